@@ -1,0 +1,163 @@
+"""All that the pipeline and the engine know of a model.
+
+The pipeline knows a `Speaker`: segments in, waveforms out, in any order. A family that is one
+forward pass implements just that. A codec-LM family implements `CodecLM` and gets its `Speaker`
+from `engine/speak.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ttsbatch.types import EngineStats, Failure, ModelCard, Segment, Waveform
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import torch
+    from torch import Tensor
+
+
+class Speaker(Protocol):
+    """A model that is loaded and ready."""
+
+    card: ModelCard
+    stats: EngineStats
+
+    def speak(self, segments: Iterable[Segment]) -> Iterator[Waveform | tuple[Segment, Failure]]:
+        """Speak every segment once, in whatever order they are done.
+
+        `segments` is pulled as slots fall free, from another thread perhaps, and is never held
+        whole. A segment that cannot be spoken comes back with its failure; the others go on.
+
+        Raises:
+            EngineError: the device or the loop failed as a whole.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give the device and the worker threads back."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DrawSettings:
+    """The sampling of one row, defaults filled in, for the first codebook and for the others."""
+
+    temperature: tuple[float, float]  # 0: greedy
+    top_k: tuple[int, int]  # 0: off
+    top_p: tuple[float, float]  # 1: off
+    repetition_penalty: float  # first codebook only; 1: off
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPrompt:
+    """A segment, tokenised and bounded: ready to be seated. Host memory only."""
+
+    segment: Segment
+    num_positions: int  # KV positions of the prompt
+    expected_frames: int  # from the text; orders the queue
+    cap_frames: int  # >= 1; a row that reaches it ends with "length"
+    draw: DrawSettings
+    context_codes_frames: int  # frames of reference before the first own frame in the codec
+    payload: Any  # the family's own: token ids, reference audio
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A prompt and the slot that it is given."""
+
+    slot: int
+    prompt: PreparedPrompt
+
+
+@dataclass(frozen=True, slots=True)
+class EngineSpec:
+    """The sizes that the engine allocates by."""
+
+    num_codebooks: int
+    frame_rate_hz: float
+    sample_rate_hz: int
+    samples_per_frame: int
+    max_frames: int
+    codec_window_frames: int  # new frames per codec pass of a long row
+    codec_context_frames: int  # left context of every pass but the first
+    kv_bytes_per_position: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What one codebook may hold, beyond what a row asks for; tensors on the device."""
+
+    banned: Tensor  # [V] bool: never drawn
+    end_id: int  # drawing it ends the row; -1: none
+    min_frames: int  # `end_id` is banned while the row has fewer frames
+
+
+class Draw(Protocol):
+    """Turns logits into ids, a draw per row. Handed to `CodecLM.step` by the engine."""
+
+    def __call__(
+        self,
+        logits: Tensor,  # [S, V] f32
+        codebook: int,
+        rules: Rules | None = None,
+        seen: Tensor | None = None,  # [S, V] bool: ids under the repetition penalty
+    ) -> Tensor:  # [S] int64
+        ...
+
+
+class SlotTensors(Protocol):
+    """The engine's own per-slot state, read-only for a model."""
+
+    age: Tensor  # [S] int64 frames made so far
+    active: Tensor  # [S] bool
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One step of every slot."""
+
+    codes: Tensor  # [S, Q] int64
+    ended: Tensor  # [S] bool: the model ended the row; `codes` of it are no frame
+
+
+class CodecLM(Protocol):
+    """A family that makes a frame of codes per step, for the slot engine."""
+
+    card: ModelCard
+    spec: EngineSpec
+    device: torch.device
+
+    def prepare(self, segment: Segment) -> PreparedPrompt | Failure:
+        """Tokenise and read the reference. CPU only; called on another thread."""
+        ...
+
+    def new_state(self, num_slots: int, num_pages: int, max_positions: int) -> Any:
+        """Allocate all that the steps write to, once."""
+        ...
+
+    def prefill(self, state: Any, seats: list[Seat]) -> None:
+        """Seat prompts: write their KV and first input, and reset whatever the slots kept."""
+        ...
+
+    def step(self, state: Any, rows: SlotTensors, draw: Draw) -> Frame:
+        """Make one frame in every slot: fixed shapes, no host sync, no allocation to keep."""
+        ...
+
+    def context_codes(self, prompt: PreparedPrompt) -> Tensor | None:
+        """The [R, Q] reference codes that the codec must hear first, or None."""
+        ...
+
+    def decode_audio(self, codes: Tensor) -> Tensor:
+        """[B, F, Q] codes to [B, F * samples_per_frame] f32 samples in -1..1, one codec pass."""
+        ...
+
+
+def host_codes(codes: Tensor) -> npt.NDArray[np.int16]:
+    """Device codes [F, Q] as host int16."""
+    import numpy as np
+
+    return codes.to("cpu").numpy().astype(np.int16)

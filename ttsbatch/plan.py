@@ -1,0 +1,260 @@
+"""RunPlan: recipe and flags, one validated frozen object.
+
+A recipe is TOML with the flags' own names (`max-seconds` or `max_seconds`); a flag wins over it.
+Built once by `make_plan`; the resolved plan is written to OUT/run.json by the sink.
+"""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from ttsbatch.errors import PlanError
+from ttsbatch.types import Sampling
+
+DEFAULT_RETRIES = 2
+DEFAULT_SHARD_SIZE = 1000  # rows; a folder of 1,000 files lists quickly on any file system
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusPlan:
+    """Where rows come from and how they are read."""
+
+    sources: tuple[str, ...]  # paths, globs, URIs, "-"
+    mapping: Mapping[str, str] = field(default_factory=dict)  # our field -> column
+    delimiter: str | None = None  # CSV/TSV; None: by the file's extension
+    header: bool = True
+    limit: int | None = None  # stop after this many rows
+    unsupported_language: Literal["reject", "warn"] = "reject"
+
+
+@dataclass(frozen=True, slots=True)
+class RowDefaults:
+    """What a row gets where it says nothing itself."""
+
+    voice: str | None = None
+    language: str | None = None  # None: auto
+    instruct: str | None = None
+    ref_audio: str | None = None  # relative to the working folder
+    ref_text: str | None = None
+    seed: int = 0  # rows without a seed derive theirs from this and their id
+    sampling: Sampling = Sampling()
+    max_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EnginePlan:
+    """How the model runs; none of it changes what is said."""
+
+    device: str = "auto"  # auto, cpu, cuda, cuda:0,1
+    dtype: str = "auto"  # auto (bfloat16 on cuda, float32 on cpu), float32, bfloat16
+    slots: int | None = None  # None: auto
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
+    """What is written."""
+
+    shard_size: int = DEFAULT_SHARD_SIZE
+    save_codes: bool = False
+    retries: int = DEFAULT_RETRIES  # further attempts of a flagged row
+    fail_fast: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunPlan:
+    """One run, resolved."""
+
+    model: str | None  # None: the embedded default
+    corpus: CorpusPlan
+    rows: RowDefaults
+    engine: EnginePlan
+    output: OutputPlan
+
+    def settings(self) -> dict[str, Any]:
+        """The part that decides what the audio is: a changed value here refuses a resume.
+
+        Device, slots, shard size, and whatever only says which rows to read are not in it.
+        """
+        rows = asdict(self.rows)
+        return {"model": self.model, **rows, "retries": self.output.retries}
+
+    def to_json(self) -> dict[str, Any]:
+        """The whole plan as plain JSON values."""
+        return asdict(self)
+
+
+RECIPE_FIELDS: dict[str, tuple[type, ...]] = {
+    "corpus": (list, str),
+    "out": (str,),
+    "model": (str,),
+    "voice": (str,),
+    "language": (str,),
+    "instruct": (str,),
+    "ref_audio": (str,),
+    "ref_text": (str,),
+    "seed": (int,),
+    "temperature": (float, int),
+    "top_k": (int,),
+    "top_p": (float, int),
+    "repetition_penalty": (float, int),
+    "max_seconds": (float, int),
+    "device": (str,),
+    "dtype": (str,),
+    "slots": (int, str),
+    "shard_size": (int,),
+    "map": (dict, list),
+    "limit": (int,),
+    "retries": (int,),
+    "unsupported_language": (str,),
+    "delimiter": (str,),
+    "header": (bool,),
+    "save_codes": (bool,),
+    "fail_fast": (bool,),
+}
+"""Every name that a recipe may hold, with the TOML types it may have."""
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """The values of a recipe file, by field name.
+
+    Raises:
+        PlanError: unreadable, not TOML, an unknown key (the nearest is suggested), a wrong type.
+    """
+    try:
+        raw = tomllib.loads(path.read_text("utf8"))
+    except OSError as e:
+        raise PlanError(f"{path}: cannot read the recipe: {e.strerror or e}") from e
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise PlanError(f"{path}: not TOML: {e}") from e
+    values: dict[str, Any] = {}
+    for key, value in raw.items():
+        name = key.replace("-", "_")
+        if name not in RECIPE_FIELDS:
+            near = difflib.get_close_matches(name, RECIPE_FIELDS, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            raise PlanError(f"{path}: unknown key {key!r}{hint}")
+        allowed = RECIPE_FIELDS[name]
+        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
+            want = " or ".join(t.__name__ for t in allowed)
+            raise PlanError(f"{path}: {key} is {value!r}, expected {want}")
+        values[name] = value
+    return values
+
+
+def make_plan(values: Mapping[str, Any]) -> RunPlan:
+    """Check the merged values of recipe and flags (names of RECIPE_FIELDS) and build the plan.
+
+    Raises:
+        PlanError: a value out of range, with the name of the option and what was expected.
+    """
+    v = {k: x for k, x in values.items() if x is not None}
+    sources = v.get("corpus", ())
+    sources = (sources,) if isinstance(sources, str) else tuple(sources)
+    if not sources:
+        raise PlanError("no corpus given; expected at least one file, glob, URI or -")
+    _choice(v, "unsupported_language", ("reject", "warn"))
+    _choice(v, "dtype", ("auto", "float32", "bfloat16"))
+    _at_least(v, "limit", 1)
+    _at_least(v, "retries", 0)
+    _at_least(v, "shard_size", 1)
+    for name, problem in sampling_problems(v).items():
+        raise PlanError(f"--{name.replace('_', '-')} is {v[name]!r}; expected {problem}")
+    if "seed" in v and not 0 <= v["seed"] < 2**63:
+        raise PlanError(f"--seed is {v['seed']}; expected 0 <= seed < 2**63")
+    return RunPlan(
+        model=v.get("model"),
+        corpus=CorpusPlan(
+            sources=sources,
+            mapping=_mapping(v.get("map", ())),
+            delimiter=_delimiter(v.get("delimiter")),
+            header=v.get("header", True),
+            limit=v.get("limit"),
+            unsupported_language=v.get("unsupported_language", "reject"),
+        ),
+        rows=RowDefaults(
+            **{k: v[k] for k in ("voice", "language", "instruct", "ref_audio", "ref_text") if k in v},
+            seed=v.get("seed", 0),
+            sampling=Sampling(**{f.name: v.get(f.name) for f in fields(Sampling)}),
+            max_seconds=v.get("max_seconds"),
+        ),
+        engine=EnginePlan(
+            device=v.get("device", "auto"), dtype=v.get("dtype", "auto"), slots=_slots(v.get("slots"))
+        ),
+        output=OutputPlan(
+            shard_size=v.get("shard_size", DEFAULT_SHARD_SIZE),
+            save_codes=v.get("save_codes", False),
+            retries=v.get("retries", DEFAULT_RETRIES),
+            fail_fast=v.get("fail_fast", False),
+        ),
+    )
+
+
+def sampling_problems(values: Mapping[str, Any]) -> dict[str, str]:
+    """Which of the sampling fields and `max_seconds` are out of range, and what was expected.
+
+    Shared by plan and rows: a row's bad value is a rejected row, an option's a PlanError.
+    """
+    rules = {
+        "temperature": (lambda x: 0 <= x <= 100, "a number from 0 (greedy) to 100"),
+        "top_k": (lambda x: x >= 0, "a whole number, 0 (off) or more"),
+        "top_p": (lambda x: 0 < x <= 1, "a number above 0, at most 1 (off)"),
+        "repetition_penalty": (lambda x: 0 < x <= 100, "a number above 0, at most 100; 1 is off"),
+        "max_seconds": (lambda x: 0 < x < float("inf"), "a number of seconds above 0"),
+    }
+    return {
+        name: expected
+        for name, (good, expected) in rules.items()
+        if values.get(name) is not None and not good(values[name])
+    }
+
+
+def _choice(v: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> None:
+    if name in v and v[name] not in choices:
+        raise PlanError(
+            f"--{name.replace('_', '-')} is {v[name]!r}; expected one of {', '.join(choices)}"
+        )
+
+
+def _at_least(v: Mapping[str, Any], name: str, least: int) -> None:
+    if name in v and v[name] < least:
+        raise PlanError(f"--{name.replace('_', '-')} is {v[name]}; expected {least} or more")
+
+
+def _mapping(pairs: Any) -> dict[str, str]:
+    if isinstance(pairs, dict):
+        pairs = [f"{k}={x}" for k, x in pairs.items()]
+    out: dict[str, str] = {}
+    for pair in pairs:
+        name, eq, column = pair.partition("=")
+        if not eq or not name.strip() or not column:
+            raise PlanError(f"--map is {pair!r}; expected field=column, such as text=sentence")
+        if name.strip() in out:
+            raise PlanError(f"--map names the field {name.strip()!r} twice")
+        out[name.strip()] = column
+    return out
+
+
+def _delimiter(value: str | None) -> str | None:
+    if value is None:
+        return None
+    value = {"\\t": "\t", "tab": "\t"}.get(value, value)
+    if len(value) != 1:
+        raise PlanError(f"--delimiter is {value!r}; expected one character, or tab")
+    return value
+
+
+def _slots(value: Any) -> int | None:
+    if value is None or value == "auto":
+        return None
+    try:
+        slots = int(value)
+    except ValueError:
+        slots = 0
+    if slots < 1:
+        raise PlanError(f"--slots is {value!r}; expected auto, or a whole number, 1 or more")
+    return slots

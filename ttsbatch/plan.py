@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
@@ -42,7 +42,7 @@ class RowDefaults:
     ref_audio: str | None = None  # relative to the working folder
     ref_text: str | None = None
     seed: int = 0  # rows without a seed derive theirs from this and their id
-    sampling: Sampling = Sampling()
+    sampling: Sampling = field(default_factory=Sampling)
     max_seconds: float | None = None
 
 
@@ -177,13 +177,19 @@ def make_plan(values: Mapping[str, Any]) -> RunPlan:
             unsupported_language=v.get("unsupported_language", "reject"),
         ),
         rows=RowDefaults(
-            **{k: v[k] for k in ("voice", "language", "instruct", "ref_audio", "ref_text") if k in v},
+            **{
+                k: v[k]
+                for k in ("voice", "language", "instruct", "ref_audio", "ref_text")
+                if k in v
+            },
             seed=v.get("seed", 0),
             sampling=Sampling(**{f.name: v.get(f.name) for f in fields(Sampling)}),
             max_seconds=v.get("max_seconds"),
         ),
         engine=EnginePlan(
-            device=v.get("device", "auto"), dtype=v.get("dtype", "auto"), slots=_slots(v.get("slots"))
+            device=v.get("device", "auto"),
+            dtype=v.get("dtype", "auto"),
+            slots=_slots(v.get("slots")),
         ),
         output=OutputPlan(
             shard_size=v.get("shard_size", DEFAULT_SHARD_SIZE),
@@ -199,7 +205,7 @@ def sampling_problems(values: Mapping[str, Any]) -> dict[str, str]:
 
     Shared by plan and rows: a row's bad value is a rejected row, an option's a PlanError.
     """
-    rules = {
+    rules: dict[str, tuple[Callable[[Any], bool], str]] = {
         "temperature": (lambda x: 0 <= x <= 100, "a number from 0 (greedy) to 100"),
         "top_k": (lambda x: x >= 0, "a whole number, 0 (off) or more"),
         "top_p": (lambda x: 0 < x <= 1, "a number above 0, at most 1 (off)"),

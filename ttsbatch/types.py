@@ -16,7 +16,7 @@ FinishReason = Literal["stop", "length"]
 AUTO = "auto"  # the language of a row that leaves the choice to the model
 
 Stage = Literal["read", "validate", "prepare", "engine", "quality"]
-"""Where a row stopped: reading the file, checking the row, making the prompt, the model, the gates."""
+"""Where a row stopped: the file, the row's check, the prompt, the model, the gates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Utterance:
     instruct: str | None = None
     ref_audio: str | None = None  # path that exists
     ref_text: str | None = None
-    sampling: Sampling = Sampling()
+    sampling: Sampling = field(default_factory=Sampling)
     max_seconds: float | None = None
     split: bool = True
     file_name: str | None = None
@@ -73,6 +73,7 @@ class Segment:
     index: int  # 0-based piece of a long text
     text: str  # the piece of `spoken_text`
     attempt: int = 0  # 0 first; a retry draws with another derived seed
+    expected_s: float = 0.0  # seconds that the text should take; orders the queue, bounds the row
 
     @property
     def key(self) -> tuple[str, int, int]:

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
+PAGE_SIZE = 16
+"""KV positions per page."""
+
+
 class Speaker(Protocol):
     """A model that is loaded and ready."""
 
@@ -54,23 +58,22 @@ class DrawSettings:
 
 @dataclass(frozen=True, slots=True)
 class PreparedPrompt:
-    """A segment, tokenised and bounded: ready to be seated. Host memory only."""
+    """A segment, tokenised: ready to be seated. Host memory only."""
 
     segment: Segment
     num_positions: int  # KV positions of the prompt
-    expected_frames: int  # from the text; orders the queue
-    cap_frames: int  # >= 1; a row that reaches it ends with "length"
     draw: DrawSettings
-    context_codes_frames: int  # frames of reference before the first own frame in the codec
+    context_frames: int  # reference frames that the codec hears before the row's own
     payload: Any  # the family's own: token ids, reference audio
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A prompt and the slot that it is given."""
+    """A prompt, the slot that it is given, and the KV pages that are the slot's until it ends."""
 
     slot: int
     prompt: PreparedPrompt
+    pages: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +85,11 @@ class EngineSpec:
     sample_rate_hz: int
     samples_per_frame: int
     max_frames: int
+    max_positions: int  # KV positions of a row: prompt and frames
     codec_window_frames: int  # new frames per codec pass of a long row
     codec_context_frames: int  # left context of every pass but the first
     kv_bytes_per_position: int
+    ends_itself: bool = True  # False: the end token is banned, every row runs to its cap
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,15 +141,23 @@ class CodecLM(Protocol):
         ...
 
     def new_state(self, num_slots: int, num_pages: int, max_positions: int) -> Any:
-        """Allocate all that the steps write to, once."""
+        """Allocate all that the steps write to, once.
+
+        KV lives in pages of `PAGE_SIZE` positions, layout as in `kernels/paged_attention.py`;
+        page 0 belongs to nobody: slots without a row write there.
+        """
         ...
 
     def prefill(self, state: Any, seats: list[Seat]) -> None:
         """Seat prompts: write their KV and first input, and reset whatever the slots kept."""
         ...
 
-    def step(self, state: Any, rows: SlotTensors, draw: Draw) -> Frame:
-        """Make one frame in every slot: fixed shapes, no host sync, no allocation to keep."""
+    def step(self, state: Any, rows: SlotTensors, draw: Draw, bound: int) -> Frame:
+        """Make one frame in every slot: fixed shapes, no host sync, no allocation to keep.
+
+        `bound` is the host's upper bound of the positions that any row has in use, this one's
+        included; it may choose a path, never change a result.
+        """
         ...
 
     def context_codes(self, prompt: PreparedPrompt) -> Tensor | None:

@@ -1,0 +1,1 @@
+"""The slot engine: prompts in, finished codes and waveforms out, for any codec-LM family."""

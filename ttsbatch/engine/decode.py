@@ -1,0 +1,146 @@
+"""The inner loop: keeps every slot busy, and reads the flags of one round while the next runs.
+
+A round is a few frames of every slot, launched back to back. Flags carry the owners of their
+launch, so that a flag of a slot that changed hands since is dropped.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ttsbatch.engine.queue import JobQueue, Refusal
+from ttsbatch.engine.rows import STOP, Rows
+from ttsbatch.engine.sampling import Sampler
+from ttsbatch.engine.slots import Job, Owner, SlotTable
+from ttsbatch.models.protocol import CodecLM
+from ttsbatch.types import EngineStats, FinishReason
+
+FRAMES_PER_ROUND = {"cuda": 4, "cpu": 1}
+"""On a GPU the host must stay ahead of the device; on a CPU nothing overlaps."""
+BOUND_STEP = 64  # positions: the bound moves in steps, so shapes repeat
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedCodes:
+    """The codes of one row, still on the device."""
+
+    job: Job
+    codes: Tensor  # [F, Q] int16, F >= 0
+    finish_reason: FinishReason
+
+
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """A launched round: its flags, on their way to the host, and whose they are."""
+
+    flags: Tensor  # [2, S] on the host once `copied` has passed
+    copied: torch.cuda.Event | None
+    owners: tuple[Owner, ...]
+
+
+class DecodeLoop:
+    """Slots, pages and per-slot state of one device, and the loop over them."""
+
+    def __init__(
+        self,
+        model: CodecLM,
+        num_slots: int,
+        num_pages: int,
+        max_positions: int,
+        stats: EngineStats,
+    ) -> None:
+        self._model, self._stats = model, stats
+        self._slots = SlotTable(num_slots, num_pages)
+        max_frames = min(model.spec.max_frames, max_positions)
+        self._rows = Rows(num_slots, max_frames, model.spec.num_codebooks, model.device)
+        self._state: Any = model.new_state(num_slots, num_pages, max_positions)
+        self._sampler = Sampler(self._rows)
+        self._scheduled: dict[int, int] = {}  # generation -> frames launched
+        self._frames_per_round = FRAMES_PER_ROUND[model.device.type]
+        self._cuda = model.device.type == "cuda"
+        stats.num_slots = num_slots
+
+    def run(self, jobs: JobQueue) -> Iterator[FinishedCodes | Refusal]:
+        """Decode every job; yields in the order in which rows end, refused ones as they come."""
+        behind: _Round | None = None
+        while True:
+            idle = self._slots.num_busy == 0
+            jobs.fill(wait=idle and behind is None)
+            while jobs.refusals:
+                yield jobs.refusals.pop(0)
+            self._admit(jobs)
+            launched = self._launch()
+            if behind is not None:
+                yield from self._collect(behind)  # the loop's only wait on the device
+            elif launched is None and jobs.exhausted:
+                return
+            behind = launched
+
+    @torch.inference_mode()
+    def _admit(self, jobs: JobQueue) -> None:
+        fresh: list[Owner] = []
+        while (job := jobs.next_fitting(self._slots)) is not None:
+            fresh.append(self._slots.take(job))
+        if not fresh:
+            return
+        started = time.perf_counter()
+        self._model.prefill(self._state, [o.seat for o in fresh])
+        self._rows.seat(fresh)
+        for owner in fresh:
+            self._scheduled[owner.generation] = 0
+            self._stats.prefill_tokens += owner.job.prompt.num_positions
+        self._stats.add_seconds("prefill", time.perf_counter() - started)
+
+    @torch.inference_mode()
+    def _launch(self) -> _Round | None:
+        owners = self._slots.owners()
+        if all(self._scheduled[o.generation] >= o.job.cap_frames for o in owners):
+            return None  # whoever is left has ended; only the flags are still to come
+        started = time.perf_counter()
+        for _ in range(self._frames_per_round):
+            longest = max(
+                o.job.prompt.num_positions + self._scheduled[o.generation] for o in owners
+            )
+            bound = -(-longest // BOUND_STEP) * BOUND_STEP
+            frame = self._model.step(self._state, self._rows, self._sampler, bound)
+            self._rows.advance(frame)
+            for o in owners:
+                self._scheduled[o.generation] = min(
+                    self._scheduled[o.generation] + 1, o.job.cap_frames
+                )
+        self._stats.num_steps += self._frames_per_round
+        self._stats.eager_steps += self._frames_per_round
+        self._stats.total_slot_steps += self._frames_per_round * self._slots.num_slots
+        flags, copied = self._rows.flags(), None
+        if self._cuda:
+            host = torch.empty(flags.shape, dtype=flags.dtype, pin_memory=True)
+            flags = host.copy_(flags, non_blocking=True)
+            copied = torch.cuda.Event()
+            copied.record()
+        self._stats.add_seconds("decode", time.perf_counter() - started)
+        return _Round(flags, copied, owners)
+
+    def _collect(self, behind: _Round) -> Iterator[FinishedCodes]:
+        started = time.perf_counter()
+        if behind.copied is not None:
+            behind.copied.synchronize()
+        self._stats.add_seconds("decode", time.perf_counter() - started)
+        finish, age = behind.flags.tolist()
+        over = [o for o in behind.owners if self._slots.holds(o) and finish[o.seat.slot]]
+        for owner in over:
+            slot = owner.seat.slot
+            codes = self._copy_codes(slot, age[slot])
+            self._slots.release(owner)
+            del self._scheduled[owner.generation]
+            self._stats.busy_slot_steps += age[slot]
+            yield FinishedCodes(owner.job, codes, "stop" if finish[slot] == STOP else "length")
+
+    @torch.inference_mode()
+    def _copy_codes(self, slot: int, num_frames: int) -> Tensor:
+        return self._rows.codes[slot, :num_frames].clone()

@@ -1,0 +1,42 @@
+"""The device and dtype that a plan means."""
+
+from __future__ import annotations
+
+import torch
+
+from ttsbatch.errors import EngineError, PlanError
+from ttsbatch.plan import EnginePlan
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+def choose_device(plan: EnginePlan) -> tuple[torch.device, torch.dtype]:
+    """One device, and bfloat16 on a GPU or float32 on a CPU unless the plan says otherwise.
+
+    Raises:
+        PlanError: not a device name, or several devices.
+        EngineError: a CUDA device that is not there.
+    """
+    name = plan.device
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda":
+        name = "cuda:0"
+    if name.startswith("cuda:"):
+        numbers = name.removeprefix("cuda:").split(",")
+        if not all(n.isdigit() for n in numbers):
+            raise PlanError(f"--device is {plan.device!r}; expected auto, cpu, cuda or cuda:N")
+        if len(numbers) > 1:
+            raise PlanError(
+                f"--device is {plan.device!r}; this model runs on one device per run: "
+                "start a run for each device over its own part of the corpus"
+            )
+        found = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if int(numbers[0]) >= found:
+            raise EngineError(f"--device is {plan.device!r}; found {found} CUDA devices")
+    elif name != "cpu":
+        raise PlanError(f"--device is {plan.device!r}; expected auto, cpu, cuda or cuda:N")
+    device = torch.device(name)
+    if plan.dtype == "auto":
+        return device, torch.bfloat16 if device.type == "cuda" else torch.float32
+    return device, DTYPES[plan.dtype]

@@ -1,0 +1,98 @@
+"""The engine's own per-slot tensors: ages, caps, draws and the ring of codes.
+
+A step reads and writes them on the device; the host writes them only when a slot is seated.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from ttsbatch.engine.slots import Owner
+from ttsbatch.models.protocol import Frame
+
+RUNNING, STOP, LENGTH = 0, 1, 2  # values of `finish`
+
+
+class Rows:
+    """State of S slots for rows of up to F frames of Q codes."""
+
+    def __init__(
+        self, num_slots: int, max_frames: int, num_codebooks: int, device: torch.device
+    ) -> None:
+        def zeros(*shape: int, dtype: torch.dtype) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=device)
+
+        self.device = device
+        self.age = zeros(num_slots, dtype=torch.int64)
+        self.cap = zeros(num_slots, dtype=torch.int64)
+        self.active = zeros(num_slots, dtype=torch.bool)
+        self.finish = zeros(num_slots, dtype=torch.int64)
+        self.seed = zeros(num_slots, dtype=torch.int64)
+        self.stream = zeros(num_slots, dtype=torch.int64)
+        # Column 0: codebook 0; column 1: the others.
+        self.temperature = zeros(2, num_slots, dtype=torch.float32)
+        self.top_k = zeros(2, num_slots, dtype=torch.int64)
+        self.top_p = zeros(2, num_slots, dtype=torch.float32)
+        self.penalty = zeros(num_slots, dtype=torch.float32)
+        # One place more than frames: slots that made none write there.
+        self.codes = zeros(num_slots, max_frames + 1, num_codebooks, dtype=torch.int16)
+        self._slots = torch.arange(num_slots, device=device)
+        self._spare = max_frames
+
+    def seat(self, owners: list[Owner]) -> None:
+        """Give slots to new owners: age 0, their caps, seeds and sampling."""
+        integers = torch.tensor(
+            [
+                [
+                    o.seat.slot,
+                    o.job.cap_frames,
+                    o.job.prompt.segment.utterance.seed,
+                    stream_id(o.job.prompt.segment.index, o.job.prompt.segment.attempt),
+                    *o.job.prompt.draw.top_k,
+                ]
+                for o in owners
+            ],
+            dtype=torch.int64,
+        ).to(self.device, non_blocking=True)
+        floats = torch.tensor(
+            [
+                [
+                    *o.job.prompt.draw.temperature,
+                    *o.job.prompt.draw.top_p,
+                    o.job.prompt.draw.repetition_penalty,
+                ]
+                for o in owners
+            ],
+            dtype=torch.float32,
+        ).to(self.device, non_blocking=True)
+        slots = integers[:, 0]
+        self.cap[slots] = integers[:, 1]
+        self.seed[slots] = integers[:, 2]
+        self.stream[slots] = integers[:, 3]
+        self.top_k[:, slots] = integers[:, 4:6].T
+        self.temperature[:, slots] = floats[:, 0:2].T
+        self.top_p[:, slots] = floats[:, 2:4].T
+        self.penalty[slots] = floats[:, 4]
+        self.age[slots] = 0
+        self.finish[slots] = RUNNING
+        self.active[slots] = True
+
+    def advance(self, frame: Frame) -> None:
+        """Store a frame and end the rows that are over; fixed shapes, no host sync."""
+        made = self.active & ~frame.ended
+        place = torch.where(made, self.age, self._spare)
+        self.codes[self._slots, place] = frame.codes.to(torch.int16)
+        self.age.add_(made)
+        full = made & (self.age >= self.cap)
+        self.finish.add_((self.active & frame.ended) * STOP + full * LENGTH)
+        self.active.logical_and_(made).logical_and_(~full)
+
+    def flags(self) -> Tensor:
+        """[2, S] int64: `finish` and `age`, what the host reads a round late."""
+        return torch.stack([self.finish, self.age])
+
+
+def stream_id(segment: int, attempt: int) -> int:
+    """Keeps the draws of an utterance's segments and attempts apart: 32 bits of the counter."""
+    return (attempt << 20) | segment

@@ -1,0 +1,231 @@
+"""The codec encoder: reference audio to codes, for in-context cloning.
+
+Always float32: a code is the nearest of thousands of centroids, and neighbours are close.
+
+Source: the 12 Hz tokenizer of the official package qwen-tts 0.1.1, encoder half (Mimi of
+transformers 4.57.3: full causal attention, without the window of 250 that transformers 5 applies).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ttsbatch.models.qwen3_tts.codec_config import EncoderConfig
+from ttsbatch.models.qwen3_tts.codec_layers import (
+    CausalAttention,
+    Positions,
+    PositionTables,
+    Take,
+    scaled_rows,
+    taker,
+)
+from ttsbatch.models.qwen3_tts.codec_specs import encoder_quantizers, encoder_stages
+
+
+class CodecEncoder:
+    """Samples in, codes out. Weights are prepared once and not changed afterwards."""
+
+    def __init__(
+        self, config: EncoderConfig, weights: Mapping[str, Tensor], device: torch.device | str
+    ) -> None:
+        """Prepare the weights, named as in `codec_specs.encoder_specs`, on any device."""
+        device = torch.device(device)
+        self.config, self.device = config, device
+        c = config
+        with torch.inference_mode():
+            take = taker(weights, device, torch.float32)
+            self.first = StridedConv(take, "encoder.layers.0.conv")
+            self.stages: list[tuple[list[ResidualUnit], StridedConv]] = []
+            for stage in encoder_stages(c):
+                units = [
+                    ResidualUnit(take, f"encoder.layers.{index}.block.", dilation)
+                    for index, dilation in stage.residuals
+                ]
+                name = f"encoder.layers.{stage.conv_index}.conv"
+                self.stages.append((units, StridedConv(take, name, stage.stride)))
+            self.last = StridedConv(take, f"encoder.layers.{stage.conv_index + 2}.conv")
+            self.layers = [
+                TransformerLayer(take, f"encoder_transformer.layers.{i}.", c)
+                for i in range(c.num_layers)
+            ]
+            self.positions = PositionTables(c.head_dim, c.rope_theta, None, device, torch.float32)
+            self.downsampling = None
+            if c.downsampling > 1:
+                self.downsampling = StridedConv(
+                    take, "downsample.conv", c.downsampling, bias=False, pad_mode="replicate"
+                )
+            self.quantizers = [
+                ResidualQuantizer(take, part, used) for part, used, _ in encoder_quantizers(c)
+            ]
+
+    @torch.inference_mode()
+    def encode(self, samples: Tensor) -> Tensor:
+        """Encode clips of one length.
+
+        Every hidden layer pads the end of a clip its own way, so a clip that is padded here to a
+        longer one's length may get other codes in its last frame, unless its own length is a
+        multiple of samples_per_frame. `encode_clips` batches without that.
+
+        Args:
+            samples: [B, N] f32 at the codec's input rate, on the device; N >= 1.
+
+        Returns:
+            [B, ceil(N / samples_per_frame), Q] int64.
+        """
+        with full_float32(self.device):
+            return self.quantize(self.downsample(self.transform(self.convolve(samples))))
+
+    def encode_clips(self, clips: Sequence[Tensor], max_batch: int = 16) -> list[Tensor]:
+        """Encode clips of any lengths, each as if alone: equal lengths share a pass.
+
+        Args:
+            clips: [N_i] f32 each, on any device.
+            max_batch: clips per pass.
+
+        Returns:
+            [F_i, Q] int64 codes per clip, in order.
+        """
+        same_length: defaultdict[int, list[int]] = defaultdict(list)
+        for i, clip in enumerate(clips):
+            same_length[len(clip)].append(i)
+        codes: dict[int, Tensor] = {}
+        for members in same_length.values():
+            for at in range(0, len(members), max_batch):
+                group = members[at : at + max_batch]
+                batch = torch.stack([clips[i].to(self.device, torch.float32) for i in group])
+                codes.update(zip(group, self.encode(batch), strict=True))
+        return [codes[i] for i in range(len(clips))]
+
+    def convolve(self, samples: Tensor) -> Tensor:
+        """[B, N] -> [B, E, T]."""
+        x = self.first(samples[:, None])
+        for units, conv in self.stages:
+            for unit in units:
+                x = unit(x)
+            x = conv(F.elu(x))
+        return self.last(F.elu(x))
+
+    def transform(self, x: Tensor) -> Tensor:
+        """[B, E, T] -> [B, E, T] through the causal transformer."""
+        positions = self.positions(x.shape[-1])
+        hidden = x.transpose(1, 2)  # [B, T, E]
+        for layer in self.layers:
+            hidden = layer(hidden, positions)
+        return hidden.transpose(1, 2)
+
+    def downsample(self, x: Tensor) -> Tensor:
+        """[B, E, T] -> [B, E, F]."""
+        return x if self.downsampling is None else self.downsampling(x)
+
+    def quantize(self, x: Tensor) -> Tensor:
+        """[B, E, F] -> [B, F, Q]; both quantisers see the same latent."""
+        latent = x.transpose(1, 2)
+        return torch.cat([quantizer(latent) for quantizer in self.quantizers], dim=-1)
+
+
+@contextmanager
+def full_float32(device: torch.device) -> Iterator[None]:
+    """Keep TF32 out of convolutions and products: its 10-bit mantissa changes codes."""
+    if device.type != "cuda":
+        yield
+        return
+    settings: tuple[Any, ...] = (torch.backends.cudnn.conv, torch.backends.cuda.matmul)  # type: ignore[attr-defined]
+    before = [x.fp32_precision for x in settings]
+    for x in settings:
+        x.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for x, precision in zip(settings, before, strict=True):
+            x.fp32_precision = precision
+
+
+class StridedConv:
+    """Causal convolution: k - stride positions on the left, the last stride filled up on the right.
+
+    [B, C, N] -> [B, C', ceil(N / stride)].
+    """
+
+    def __init__(
+        self,
+        take: Take,
+        name: str,
+        stride: int = 1,
+        dilation: int = 1,
+        bias: bool = True,
+        pad_mode: str = "constant",
+    ) -> None:
+        self.weight = take(f"{name}.weight")
+        self.bias = take(f"{name}.bias") if bias else None
+        self.stride, self.dilation, self.pad_mode = stride, dilation, pad_mode
+        self.left = (self.weight.shape[-1] - 1) * dilation + 1 - stride
+
+    def __call__(self, x: Tensor) -> Tensor:
+        x = F.pad(x, (self.left, -x.shape[-1] % self.stride), mode=self.pad_mode)
+        return F.conv1d(x, self.weight, self.bias, self.stride, 0, self.dilation)
+
+
+class ResidualUnit:
+    """ELU, narrowing convolution, ELU, 1x1 convolution, plus the input."""
+
+    def __init__(self, take: Take, name: str, dilation: int) -> None:
+        self.narrow = StridedConv(take, f"{name}1.conv", dilation=dilation)
+        self.widen = StridedConv(take, f"{name}3.conv")
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return x + self.widen(F.elu(self.narrow(F.elu(x))))
+
+
+class TransformerLayer:
+    """Pre-norm attention and GELU MLP, each scaled per channel before it is added."""
+
+    def __init__(self, take: Take, name: str, c: EncoderConfig) -> None:
+        self.attention = CausalAttention(take, name, c.num_heads, c.num_kv_heads, c.head_dim)
+        self.attention_norm = _layer_norm(take, f"{name}input_layernorm")
+        self.mlp_norm = _layer_norm(take, f"{name}post_attention_layernorm")
+        self.widen = take(f"{name}mlp.fc1.weight")
+        self.narrow = scaled_rows(
+            take(f"{name}mlp.fc2.weight"), take(f"{name}mlp_layer_scale.scale")
+        )
+        self.eps = c.norm_eps
+
+    def __call__(self, x: Tensor, positions: Positions) -> Tensor:
+        x = x + self.attention(self._norm(x, self.attention_norm), positions)
+        return x + F.linear(F.gelu(F.linear(self._norm(x, self.mlp_norm), self.widen)), self.narrow)
+
+    def _norm(self, x: Tensor, parameters: tuple[Tensor, Tensor]) -> Tensor:
+        return F.layer_norm(x, x.shape[-1:], *parameters, eps=self.eps)
+
+
+def _layer_norm(take: Take, name: str) -> tuple[Tensor, Tensor]:
+    return take(f"{name}.weight"), take(f"{name}.bias")
+
+
+class ResidualQuantizer:
+    """Nearest centroid of what the stages before left over: [B, F, E] -> [B, F, stages]."""
+
+    def __init__(self, take: Take, name: str, num_stages: int) -> None:
+        self.proj = take(f"{name}input_proj.weight")[:, :, 0]
+        self.tables, self.half_norms = [], []
+        for i in range(num_stages):
+            book = f"{name}layers.{i}.codebook."
+            table = take(f"{book}embed_sum") / take(f"{book}cluster_usage").clamp(min=1e-5)[:, None]
+            self.tables.append(table)
+            self.half_norms.append(table.square().sum(-1) / 2)
+
+    def __call__(self, latent: Tensor) -> Tensor:
+        residual = F.linear(latent, self.proj)
+        codes = []
+        for table, half_norm in zip(self.tables, self.half_norms, strict=True):
+            # |x - c|^2 / 2 without |x|^2 / 2, which is the same for every centroid.
+            code = (half_norm - residual @ table.T).argmin(-1)
+            residual = residual - F.embedding(code, table)
+            codes.append(code)
+        return torch.stack(codes, dim=-1)

@@ -1,0 +1,275 @@
+"""The JSON files of a Qwen3-TTS checkpoint as frozen dataclasses.
+
+Source: reference of the official package `qwen-tts` 0.1.1, config.json and generation_config.json
+of the published checkpoints. No size, rate or id is assumed: what a file lacks is an error.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from ttsbatch.errors import ModelError
+from ttsbatch.models.qwen3_tts.codec_config import (
+    CodecConfig,
+    SpeakerConfig,
+    parse_codec_config,
+    parse_speaker_config,
+)
+
+Kind = Literal["custom_voice", "voice_design", "base"]
+KINDS: tuple[Kind, ...] = ("custom_voice", "voice_design", "base")
+
+NUM_CONTROL_IDS = 1024
+"""Ids at the end of the talker's vocabulary that are never audio (hard-coded officially too)."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackConfig:
+    """A stack of Qwen3 decoder layers."""
+
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    rope_theta: float
+    rms_norm_eps: float
+
+
+@dataclass(frozen=True, slots=True)
+class TalkerConfig:
+    """The talker: text and codes in, codebook 0 out."""
+
+    stack: StackConfig
+    vocab_size: int  # codes and control ids
+    text_vocab_size: int
+    text_hidden_size: int
+    num_codebooks: int
+    max_positions: int
+    codec_pad_id: int
+    codec_bos_id: int
+    codec_eos_id: int
+    think_id: int
+    nothink_id: int
+    think_bos_id: int
+    think_eos_id: int
+    language_ids: Mapping[str, int]  # English name, lower case; dialects among them
+    speaker_ids: Mapping[str, int]
+    speaker_dialects: Mapping[str, str]  # only the speakers that have one
+
+
+@dataclass(frozen=True, slots=True)
+class PredictorConfig:
+    """The code predictor: the other codebooks of a frame."""
+
+    stack: StackConfig
+    vocab_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationDefaults:
+    """generation_config.json: the sampling that a row gets unless it says otherwise.
+
+    Pairs are (codebook 0, the others).
+    """
+
+    temperature: tuple[float, float]
+    top_k: tuple[int, int]
+    top_p: tuple[float, float]
+    repetition_penalty: float
+    max_new_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Qwen3TTSConfig:
+    """One checkpoint."""
+
+    kind: Kind
+    size: str  # "0b6", "1b7"
+    talker: TalkerConfig
+    predictor: PredictorConfig
+    generation: GenerationDefaults
+    codec: CodecConfig
+    speaker: SpeakerConfig | None  # Base only
+    im_start_id: int
+    im_end_id: int
+    tts_pad_id: int
+    tts_bos_id: int
+    tts_eos_id: int
+    random: bool = False  # no weights on disk: made on the device, end token banned
+
+    @property
+    def takes_instruct(self) -> bool:
+        """Whether an instruction reaches the model: the 0.6B CustomVoice ignores it."""
+        return self.kind == "voice_design" or (self.kind == "custom_voice" and self.size != "0b6")
+
+
+class _Reader:
+    """Takes values out of one JSON object and says which file and key is at fault."""
+
+    def __init__(self, where: str, values: Any) -> None:
+        if not isinstance(values, dict):
+            raise ModelError(f"{where}: is {type(values).__name__}, expected a JSON object")
+        self.where, self.values = where, values
+
+    def need(self, key: str, kind: type) -> Any:
+        if key not in self.values:
+            raise ModelError(f"{self.where}: {key!r} is missing, expected {kind.__name__}")
+        return self._typed(key, kind)
+
+    def get(self, key: str, kind: type, default: Any) -> Any:
+        return default if self.values.get(key) is None else self._typed(key, kind)
+
+    def sub(self, key: str) -> _Reader:
+        return _Reader(f"{self.where}: {key}", self.need(key, dict))
+
+    def _typed(self, key: str, kind: type) -> Any:
+        value = self.values[key]
+        if kind is float and isinstance(value, int) and not isinstance(value, bool):
+            value = float(value)
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise ModelError(f"{self.where}: {key} is {value!r}, expected {kind.__name__}")
+        return value
+
+
+def read_json(path: Path) -> Any:
+    """One JSON file of a checkpoint.
+
+    Raises:
+        ModelError: the file is missing, unreadable or not JSON.
+    """
+    try:
+        return json.loads(path.read_text("utf8"))
+    except FileNotFoundError as e:
+        raise ModelError(f"{path}: no such file; a Qwen3-TTS folder holds it") from e
+    except OSError as e:
+        raise ModelError(f"{path}: cannot be read: {e.strerror or e}") from e
+    except ValueError as e:
+        raise ModelError(f"{path}: not JSON: {e}") from e
+
+
+def read_config(folder: Path) -> Qwen3TTSConfig:
+    """The configuration of a checkpoint folder.
+
+    Raises:
+        ModelError: a file or key is missing or of the wrong type.
+    """
+    generation = folder / "generation_config.json"
+    return parse_config(
+        read_json(folder / "config.json"),
+        read_json(generation) if generation.exists() else {},
+        read_json(folder / "speech_tokenizer" / "config.json"),
+        where=str(folder),
+    )
+
+
+def parse_config(main: Any, generation: Any, codec: Any, where: str) -> Qwen3TTSConfig:
+    """The three JSON objects of a checkpoint as one configuration.
+
+    Raises:
+        ModelError: a key is missing or of the wrong type; `where` begins the message.
+    """
+    top = _Reader(f"{where}: config.json", main)
+    kind = top.need("tts_model_type", str)
+    if kind not in KINDS:
+        raise ModelError(f"{top.where}: tts_model_type is {kind!r}, expected {', '.join(KINDS)}")
+    talker = top.sub("talker_config")
+    predictor = talker.sub("code_predictor_config")
+    _Reader(f"{where}: speech_tokenizer/config.json", codec)
+    codec_config = parse_codec_config(codec, f"{where}: speech_tokenizer/config.json")
+    speaker = None
+    if kind == "base":
+        speaker = parse_speaker_config(top.need("speaker_encoder_config", dict), top.where)
+    config = Qwen3TTSConfig(
+        kind=cast(Kind, kind),
+        size=top.need("tts_model_size", str),
+        talker=_talker(talker),
+        predictor=PredictorConfig(_stack(predictor), predictor.need("vocab_size", int)),
+        generation=_generation(_Reader(f"{where}: generation_config.json", generation)),
+        codec=codec_config,
+        speaker=speaker,
+        im_start_id=top.need("im_start_token_id", int),
+        im_end_id=top.need("im_end_token_id", int),
+        tts_pad_id=top.need("tts_pad_token_id", int),
+        tts_bos_id=top.need("tts_bos_token_id", int),
+        tts_eos_id=top.need("tts_eos_token_id", int),
+    )
+    groups = predictor.get("num_code_groups", int, config.talker.num_codebooks)
+    if groups != config.talker.num_codebooks:
+        raise ModelError(
+            f"{predictor.where}: num_code_groups is {groups}, the talker's is "
+            f"{config.talker.num_codebooks}; they must be equal"
+        )
+    return config
+
+
+def _stack(r: _Reader) -> StackConfig:
+    act = r.get("hidden_act", str, "silu")
+    if act != "silu":
+        raise ModelError(f"{r.where}: hidden_act is {act!r}, expected 'silu'")
+    if r.get("attention_bias", bool, False) or r.get("use_sliding_window", bool, False):
+        raise ModelError(f"{r.where}: attention_bias and use_sliding_window must be false")
+    return StackConfig(
+        hidden_size=r.need("hidden_size", int),
+        intermediate_size=r.need("intermediate_size", int),
+        num_layers=r.need("num_hidden_layers", int),
+        num_heads=r.need("num_attention_heads", int),
+        num_kv_heads=r.need("num_key_value_heads", int),
+        head_dim=r.need("head_dim", int),
+        rope_theta=r.need("rope_theta", float),
+        rms_norm_eps=r.need("rms_norm_eps", float),
+    )
+
+
+def _talker(r: _Reader) -> TalkerConfig:
+    dialects = {k: x for k, x in r.get("spk_is_dialect", dict, {}).items() if x}
+    return TalkerConfig(
+        stack=_stack(r),
+        vocab_size=r.need("vocab_size", int),
+        text_vocab_size=r.need("text_vocab_size", int),
+        text_hidden_size=r.need("text_hidden_size", int),
+        num_codebooks=r.need("num_code_groups", int),
+        max_positions=r.need("max_position_embeddings", int),
+        codec_pad_id=r.need("codec_pad_id", int),
+        codec_bos_id=r.need("codec_bos_id", int),
+        codec_eos_id=r.need("codec_eos_token_id", int),
+        think_id=r.need("codec_think_id", int),
+        nothink_id=r.need("codec_nothink_id", int),
+        think_bos_id=r.need("codec_think_bos_id", int),
+        think_eos_id=r.need("codec_think_eos_id", int),
+        language_ids=_ids(r, "codec_language_id"),
+        speaker_ids=_ids(r, "spk_id"),
+        speaker_dialects={k.lower(): str(x).lower() for k, x in dialects.items()},
+    )
+
+
+def _ids(r: _Reader, key: str) -> dict[str, int]:
+    """Name to id, names in lower case; some forks store one-element lists."""
+    out: dict[str, int] = {}
+    for name, value in r.get(key, dict, {}).items():
+        value = value[0] if isinstance(value, list) and len(value) == 1 else value
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ModelError(f"{r.where}: {key}: {name} is {value!r}, expected int")
+        out[name.lower()] = value
+    return out
+
+
+def _generation(r: _Reader) -> GenerationDefaults:
+    """Keys that are absent get the official package's own numbers."""
+    greedy = not r.get("do_sample", bool, True)
+    sub_greedy = not r.get("subtalker_dosample", bool, True)
+    return GenerationDefaults(
+        temperature=(
+            0.0 if greedy else r.get("temperature", float, 0.9),
+            0.0 if sub_greedy else r.get("subtalker_temperature", float, 0.9),
+        ),
+        top_k=(r.get("top_k", int, 50), r.get("subtalker_top_k", int, 50)),
+        top_p=(r.get("top_p", float, 1.0), r.get("subtalker_top_p", float, 1.0)),
+        repetition_penalty=r.get("repetition_penalty", float, 1.05),
+        max_new_tokens=r.get("max_new_tokens", int, 2048),
+    )

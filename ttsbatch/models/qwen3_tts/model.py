@@ -1,0 +1,368 @@
+"""The family's `CodecLM`: wires tokenizer, prompts, talker, predictor, speaker encoder and codec.
+
+A step begins with the talker on the input that prefill or the step before left behind, so the
+last prompt position is run by the first step and prefill makes no output but KV.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ttsbatch.models.layers import PackedLayout
+from ttsbatch.models.protocol import (
+    PAGE_SIZE,
+    Draw,
+    DrawSettings,
+    EngineSpec,
+    Frame,
+    PreparedPrompt,
+    Rules,
+    Seat,
+    SlotTensors,
+)
+from ttsbatch.models.qwen3_tts.card import context_frames, language_name
+from ttsbatch.models.qwen3_tts.codec import CodecDecoder
+from ttsbatch.models.qwen3_tts.codec_encoder import CodecEncoder
+from ttsbatch.models.qwen3_tts.codec_weights import (
+    SPEAKER_PREFIX,
+    check_tensors,
+    load_codec_weights,
+    random_decoder_weights,
+    random_encoder_weights,
+    random_speaker_weights,
+    random_weights,
+    read_safetensors,
+    select_speaker_weights,
+)
+from ttsbatch.models.qwen3_tts.config import NUM_CONTROL_IDS, Qwen3TTSConfig
+from ttsbatch.models.qwen3_tts.predictor import Predictor, PredictorCache
+from ttsbatch.models.qwen3_tts.prompt import NONE, PromptBuilder, PromptLayout, Reference, Spoken
+from ttsbatch.models.qwen3_tts.references import ClipReader
+from ttsbatch.models.qwen3_tts.speaker import SpeakerEncoder
+from ttsbatch.models.qwen3_tts.talker import PagedKV, Talker
+from ttsbatch.models.qwen3_tts.tokenizer import BPETokenizer, StandInTokenizer, TextTokenizer
+from ttsbatch.models.qwen3_tts.weights import TalkerWeights, pack_talker, talker_specs
+from ttsbatch.types import Failure, ModelCard, Segment
+
+N = TypeVar("N", int, float)
+
+MIN_FRAMES = 2  # the end token is banned before; official `min_new_tokens`
+NEVER = 1 << 40  # frames: bans the end token for good
+CODEC_WINDOW_FRAMES, CODEC_CONTEXT_FRAMES = 300, 25  # official chunked decode
+PREFILL_TOKENS = 8192  # packed tokens per prefill pass: bounds its activations
+KEPT_REFERENCES = 4096  # encoded references kept on the device, a few kB each
+
+
+@dataclass(slots=True)
+class Qwen3State:
+    """What steps write to; S slots, P pages per slot."""
+
+    kv: PagedKV
+    cache: PredictorCache
+    block_table: Tensor  # [S, P] int32; zeros for slots without a row
+    position: Tensor  # [S] int64 where the next input is written
+    x: Tensor  # [S, E] the next input
+    seen: Tensor  # [S, V] bool codebook-0 ids of the row so far
+    trailing: Tensor  # [S, N] int32 text ids added after frame 0, 1, …
+    trailing_length: Tensor  # [S] int64
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedReference:
+    """A reference clip on the device."""
+
+    speaker: Tensor  # [E] in the run dtype
+    codes: Tensor  # [R, Q] int64
+
+
+class Qwen3TTS:
+    """One loaded checkpoint, or one of random weights."""
+
+    def __init__(
+        self,
+        card: ModelCard,
+        weights: TalkerWeights,
+        tokenizer: TextTokenizer,
+        decoder: CodecDecoder,
+        encoder: CodecEncoder | None,
+        speaker: SpeakerEncoder | None,
+    ) -> None:
+        config: Qwen3TTSConfig = card.config
+        t = config.talker
+        self.card, self.config, self.weights = card, config, weights
+        self.device = weights.head.device
+        self.talker = Talker(t.stack, weights.talker, t.max_positions, self.device)
+        self.predictor = Predictor(config.predictor.stack, weights, t.num_codebooks)
+        self.prompts = PromptBuilder(config, tokenizer)
+        self._decoder, self._encoder, self._speaker = decoder, encoder, speaker
+        self._clips = ClipReader(config.codec.input_sample_rate_hz)
+        self._references: OrderedDict[str, EncodedReference] = OrderedDict()
+        banned = torch.zeros(t.vocab_size, dtype=torch.bool, device=self.device)
+        banned[t.vocab_size - NUM_CONTROL_IDS :] = True
+        banned[t.codec_eos_id] = False
+        self._rules = Rules(banned, t.codec_eos_id, NEVER if config.random else MIN_FRAMES)
+        element = weights.head.element_size()
+        kv_values = 2 * t.stack.num_layers * t.stack.num_kv_heads * t.stack.head_dim
+        self.spec = EngineSpec(
+            num_codebooks=t.num_codebooks,
+            frame_rate_hz=config.codec.frame_rate_hz,
+            sample_rate_hz=config.codec.output_sample_rate_hz,
+            samples_per_frame=config.codec.decoder.samples_per_frame,
+            max_frames=config.generation.max_new_tokens - 1,
+            max_positions=t.max_positions,
+            codec_window_frames=CODEC_WINDOW_FRAMES,
+            codec_context_frames=CODEC_CONTEXT_FRAMES,
+            kv_bytes_per_position=kv_values * element,
+            ends_itself=not config.random,
+        )
+
+    # ------------------------------------------------------------------ prompts, on the host
+
+    def prepare(self, segment: Segment) -> PreparedPrompt | Failure:
+        """Tokenise, and read the reference clip. Host only."""
+        u = segment.utterance
+        reference = None
+        if u.ref_audio is not None:
+            try:
+                key, samples = self._clips.read(u.ref_audio)
+            except Exception as e:  # the file may have gone since the row was checked
+                message = f"{u.source}:{u.line}: {u.ref_audio}: cannot be read: {e}"
+                return Failure(u.source, u.line, u.id, "prepare", "ref_unreadable", message)
+            reference = Reference(key, samples, context_frames(self.config, len(samples)))
+        spoken = Spoken(
+            text=segment.text,
+            language=language_name(self.config, u.language),
+            speaker=u.voice.lower() if u.voice is not None else None,
+            instruct=u.instruct,
+            reference=reference,
+            reference_text=u.ref_text,
+            streaming_text=self.config.kind == "base",  # the official default of each kind
+        )
+        return self.prompt(segment, spoken)
+
+    def prompt(self, segment: Segment, spoken: Spoken) -> PreparedPrompt:
+        """The prompt of an explicit description."""
+        layout = self.prompts.build(spoken)
+        in_context = layout.in_context and layout.reference is not None
+        return PreparedPrompt(
+            segment=segment,
+            num_positions=len(layout.text_ids),
+            draw=self._draw_settings(segment),
+            context_frames=layout.reference.num_frames if in_context and layout.reference else 0,
+            payload=layout,
+        )
+
+    def _draw_settings(self, segment: Segment) -> DrawSettings:
+        g, own = self.config.generation, segment.utterance.sampling
+
+        def both(value: N | None, default: tuple[N, N]) -> tuple[N, N]:
+            return default if value is None else (value, value)
+
+        penalty = own.repetition_penalty
+        return DrawSettings(
+            temperature=both(own.temperature, g.temperature),
+            top_k=both(own.top_k, g.top_k),
+            top_p=both(own.top_p, g.top_p),
+            repetition_penalty=g.repetition_penalty if penalty is None else penalty,
+        )
+
+    # ------------------------------------------------------------------ the engine's methods
+
+    def new_state(self, num_slots: int, num_pages: int, max_positions: int) -> Qwen3State:
+        """Allocate all that the steps write to."""
+        t, w = self.config.talker, self.weights
+        pages_per_slot = -(-max_positions // PAGE_SIZE)
+
+        def zeros(*shape: int, dtype: torch.dtype) -> Tensor:
+            return torch.zeros(shape, dtype=dtype, device=self.device)
+
+        return Qwen3State(
+            kv=PagedKV.make(t.stack, num_pages, self.device, w.head.dtype),
+            cache=PredictorCache(self.predictor.config, num_slots, t.num_codebooks, w.head),
+            block_table=zeros(num_slots, pages_per_slot, dtype=torch.int32),
+            position=zeros(num_slots, dtype=torch.int64),
+            x=zeros(num_slots, t.stack.hidden_size, dtype=w.head.dtype),
+            seen=zeros(num_slots, t.vocab_size, dtype=torch.bool),
+            trailing=zeros(num_slots, max_positions, dtype=torch.int32),
+            trailing_length=zeros(num_slots, dtype=torch.int64),
+        )
+
+    def prefill(self, state: Qwen3State, seats: list[Seat]) -> None:
+        """Write the seats' KV and first inputs, and reset what their slots kept."""
+        group: list[Seat] = []
+        for seat in seats:
+            group.append(seat)
+            if sum(s.prompt.num_positions for s in group) >= PREFILL_TOKENS:
+                self._prefill_group(state, group)
+                group = []
+        if group:
+            self._prefill_group(state, group)
+
+    def _prefill_group(self, state: Qwen3State, seats: list[Seat]) -> None:
+        layouts: list[PromptLayout] = [s.prompt.payload for s in seats]
+        lengths = [len(x.text_ids) for x in layouts]
+        slots = self._to_device(np.array([s.slot for s in seats]))
+        x = self.embed(layouts)
+        # The last position is the first step's, not prefill's.
+        last = self._to_device(np.cumsum(lengths) - 1)
+        keep = np.ones(sum(lengths), dtype=bool)
+        keep[np.cumsum(lengths) - 1] = False
+        packed = PackedLayout.make([n - 1 for n in lengths], self.device)
+        cells = np.concatenate(
+            [_cells(s.pages, n - 1) for s, n in zip(seats, lengths, strict=True)]
+        )
+        rest = self._to_device(np.flatnonzero(keep))
+        self.talker.prefill(x[rest], packed, self._to_device(cells), state.kv)
+
+        width, trailing_width = state.block_table.shape[1], state.trailing.shape[1]
+        table = np.zeros((len(seats), width), np.int32)
+        trailing = np.full((len(seats), trailing_width), self.config.tts_pad_id, np.int32)
+        for i, (seat, layout) in enumerate(zip(seats, layouts, strict=True)):
+            table[i, : len(seat.pages)] = seat.pages
+            trailing[i, : len(layout.trailing_ids)] = layout.trailing_ids
+        state.block_table[slots] = self._to_device(table)
+        state.trailing[slots] = self._to_device(trailing)
+        counts = np.array([len(layout.trailing_ids) for layout in layouts])
+        state.trailing_length[slots] = self._to_device(counts)
+        state.position[slots] = self._to_device(np.array(lengths) - 1)
+        state.x[slots] = x[last]
+        state.seen[slots] = False
+
+    def step(self, state: Qwen3State, rows: SlotTensors, draw: Draw, bound: int) -> Frame:
+        """One frame in every slot."""
+        w, end = self.weights, self.config.talker.codec_eos_id
+        state.block_table.mul_(rows.active[:, None])  # a row that ended no longer owns its pages
+        position = torch.where(rows.active, state.position, 0)
+        hidden = self.talker.step(state.x, position, state.kv, state.block_table, bound)
+        logits = torch.nn.functional.linear(hidden, w.head).float()
+        first = draw(logits, 0, self._rules, state.seen)
+        state.seen.scatter_(1, first[:, None], True)
+        ended = first == end
+        first = torch.where(ended, 0, first)
+        codes = torch.stack([first, *self.predictor.frame(hidden, first, state.cache, draw)], dim=1)
+        text = state.trailing.gather(1, rows.age.clamp(max=state.trailing.shape[1] - 1)[:, None])
+        text = torch.where(rows.age < state.trailing_length, text[:, 0], self.config.tts_pad_id)
+        state.x.copy_(self.embed_codes(codes) + w.text[text.long()])
+        state.position.add_(rows.active)
+        return Frame(codes, ended)
+
+    def context_codes(self, prompt: PreparedPrompt) -> Tensor | None:
+        """The reference's codes, which the codec decodes before the row's own."""
+        layout: PromptLayout = prompt.payload
+        if not layout.in_context or layout.reference is None:
+            return None
+        return self._encode(layout.reference).codes
+
+    def decode_audio(self, codes: Tensor) -> Tensor:
+        """[B, F, Q] codes to [B, N] f32 samples, one pass."""
+        return self._decoder.decode(codes)
+
+    # ------------------------------------------------------------------ embeddings
+
+    def embed_codes(self, codes: Tensor) -> Tensor:
+        """[..., Q] codes to the sum of their talker embeddings [..., E], rounded once."""
+        w = self.weights
+        return w.codes[codes + w.code_offsets].sum(dim=-2, dtype=torch.float32).to(w.codes.dtype)
+
+    def embed(self, layouts: list[PromptLayout]) -> Tensor:
+        """Inputs of packed prompts [T, E]: text plus code vector at every position."""
+        w = self.weights
+        text = self._to_device(np.concatenate([x.text_ids for x in layouts]))
+        code = self._to_device(np.concatenate([x.code_ids for x in layouts]))
+        x = w.text[text]
+        codes = torch.where((code >= 0)[:, None], w.codes[code.clamp(min=0)], 0)
+        start = 0
+        for layout in layouts:
+            if layout.reference is not None:
+                encoded = self._encode(layout.reference)
+                codes[start + layout.speaker_at] = encoded.speaker
+                if layout.reference_at != NONE:
+                    at = start + layout.reference_at
+                    codes[at : at + layout.reference.num_frames] = self.embed_codes(encoded.codes)
+            start += len(layout.text_ids)
+        return x + codes
+
+    def _encode(self, reference: Reference) -> EncodedReference:
+        """A reference clip's speaker vector and codes, made once per distinct content."""
+        known = self._references.get(reference.key)
+        if known is None:
+            assert self._speaker is not None  # Base has both encoders
+            assert self._encoder is not None
+            samples = torch.from_numpy(reference.samples).to(self.device).unsqueeze(0)
+            speaker = self._speaker.embed(self._speaker.mel(samples))[0]
+            codes = self._encoder.encode(samples)[0]
+            known = EncodedReference(speaker.to(self.weights.head.dtype), codes)
+            self._references[reference.key] = known
+            while len(self._references) > KEPT_REFERENCES:
+                self._references.popitem(last=False)
+        return known
+
+    def _to_device(self, values: np.ndarray) -> Tensor:
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device, non_blocking=True)
+
+
+def _cells(pages: tuple[int, ...], count: int) -> np.ndarray:
+    """Where positions 0..count-1 of a row with these pages are stored."""
+    position = np.arange(count)
+    return np.array(pages)[position // PAGE_SIZE] * PAGE_SIZE + position % PAGE_SIZE
+
+
+def load(card: ModelCard, device: torch.device, dtype: torch.dtype) -> Qwen3TTS:
+    """The model of a card, its weights on the device.
+
+    Raises:
+        ModelError: tensors missing, unknown, misshapen or unreadable.
+    """
+    if card.config.random:
+        return _load_random(card, device, dtype)
+    config: Qwen3TTSConfig = card.config
+    assert card.path is not None
+    folder = Path(card.path)
+    tokenizer = BPETokenizer(folder)
+    tensors: dict[str, Tensor] = {}
+    for file in sorted(folder.glob("*.safetensors")) or [folder / "model.safetensors"]:
+        tensors |= read_safetensors(file)
+    own = {k: v for k, v in tensors.items() if not k.startswith(SPEAKER_PREFIX)}
+    check_tensors(own, talker_specs(config), str(folder))
+    codec_file = folder / "speech_tokenizer" / "model.safetensors"
+    decoder, encoder = load_codec_weights(codec_file, config.codec)
+    speaker = None
+    if config.speaker is not None:
+        speaker_weights = select_speaker_weights(tensors, config.speaker, str(folder))
+        speaker = SpeakerEncoder(config.speaker, speaker_weights, device)
+    return Qwen3TTS(
+        card,
+        pack_talker(own, config, device, dtype),
+        tokenizer,
+        CodecDecoder(config.codec.decoder, decoder, device, torch.float32),
+        CodecEncoder(config.codec.encoder, encoder, device) if speaker is not None else None,
+        speaker,
+    )
+
+
+def _load_random(card: ModelCard, device: torch.device, dtype: torch.dtype) -> Qwen3TTS:
+    config: Qwen3TTSConfig = card.config
+    g = torch.Generator(device=device).manual_seed(0)
+    speaker = encoder = None
+    if config.speaker is not None:
+        speaker = SpeakerEncoder(
+            config.speaker, random_speaker_weights(config.speaker, g, device), device
+        )
+        codec = config.codec.encoder
+        encoder = CodecEncoder(codec, random_encoder_weights(codec, g, device), device)
+    decoder = random_decoder_weights(config.codec.decoder, g, device)
+    return Qwen3TTS(
+        card,
+        pack_talker(random_weights(talker_specs(config), g, device), config, device, dtype),
+        StandInTokenizer(config.im_start_id),
+        CodecDecoder(config.codec.decoder, decoder, device, torch.float32),
+        encoder,
+        speaker,
+    )

@@ -1,0 +1,86 @@
+"""The code predictor: codebooks 1..Q-1 of a frame, one short causal pass each.
+
+Positions 0 and 1 are the talker's hidden vector and codebook 0; every frame starts afresh.
+Source: package `qwen-tts` 0.1.1 (code predictor of modeling_qwen3_tts.py).
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ttsbatch.models.layers import Rotary, rms_norm, rotate
+from ttsbatch.models.protocol import Draw
+from ttsbatch.models.qwen3_tts.config import StackConfig
+from ttsbatch.models.qwen3_tts.talker import mlp, split_heads
+from ttsbatch.models.qwen3_tts.weights import TalkerWeights
+
+
+class PredictorCache:
+    """Keys and values of one frame: [L, S, Hkv, Q, D] each, overwritten by the next frame."""
+
+    def __init__(
+        self, config: StackConfig, num_slots: int, num_codebooks: int, like: Tensor
+    ) -> None:
+        shape = (config.num_layers, num_slots, config.num_kv_heads, num_codebooks, config.head_dim)
+        self.k, self.v = like.new_zeros(shape), like.new_zeros(shape)
+
+
+class Predictor:
+    """The predictor over its weights; state is the caller's."""
+
+    def __init__(self, config: StackConfig, weights: TalkerWeights, num_codebooks: int) -> None:
+        self.config, self.weights, self.num_codebooks = config, weights, num_codebooks
+        self.rotary = Rotary.make(
+            config.rope_theta, config.head_dim, num_codebooks, weights.head.device
+        )
+
+    def frame(
+        self, hidden: Tensor, first: Tensor, cache: PredictorCache, draw: Draw
+    ) -> list[Tensor]:
+        """Draw the rest of every slot's frame.
+
+        Args:
+            hidden: [S, E] talker output of this frame.
+            first: [S] int64 codebook 0, each below the codebook's size.
+            cache: overwritten.
+            draw: called for codebook 1, then 2, up to the last.
+
+        Returns:
+            Codebooks 1..Q-1, [S] int64 each.
+        """
+        w = self.weights
+        if w.projection is not None:
+            hidden = F.linear(hidden, *w.projection)
+        x = torch.stack([hidden, w.predictor_codes[0][first]], dim=1)  # [S, 2, W]
+        codes: list[Tensor] = []
+        position = 0
+        for book in range(1, self.num_codebooks):
+            out = self._pass(x, position, cache)
+            position += x.shape[1]
+            codes.append(draw(F.linear(out, w.predictor_heads[book - 1]).float(), book))
+            if book < self.num_codebooks - 1:
+                x = w.predictor_codes[book][codes[-1]].unsqueeze(1)
+        return codes
+
+    def _pass(self, x: Tensor, start: int, cache: PredictorCache) -> Tensor:
+        """Run x [S, T, W] at positions start..start+T-1; the last position's output, normed."""
+        c, w = self.config, self.weights.predictor
+        end = start + x.shape[1]
+        cos, sin = self.rotary.cos[start:end], self.rotary.sin[start:end]
+        for n, layer in enumerate(w.layers):
+            h = rms_norm(x, layer.input_norm, c.rms_norm_eps)
+            q, k, v = split_heads(F.linear(h, layer.qkv), layer, c)
+            cache.k[n, :, :, start:end] = rotate(k, cos, sin).transpose(1, 2)
+            cache.v[n, :, :, start:end] = v.transpose(1, 2)
+            seen = F.scaled_dot_product_attention(
+                rotate(q, cos, sin).transpose(1, 2),
+                cache.k[n, :, :, :end],
+                cache.v[n, :, :, :end],
+                is_causal=start == 0,  # later passes are one query that sees every key
+                enable_gqa=True,
+            )
+            x = x + F.linear(seen.transpose(1, 2).flatten(2), layer.out)
+            x = x + mlp(rms_norm(x, layer.post_norm, c.rms_norm_eps), layer)
+        return rms_norm(x[:, -1], w.norm, c.rms_norm_eps)

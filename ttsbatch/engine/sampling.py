@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from ttsbatch.engine.rows import Rows
-from ttsbatch.kernels.reference.sampler import philox_uniform, sample
+from ttsbatch.kernels.reference.sampler import philox_uniform
+from ttsbatch.kernels.sampler import sample
 from ttsbatch.models.protocol import Rules
 
 

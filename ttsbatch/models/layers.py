@@ -1,8 +1,4 @@
-"""Blocks that codec-LM families share: RMSNorm, rotary positions, packed causal attention.
-
-Statistics, angles and softmax are fp32; results are rounded to the run dtype where the reference
-models round.
-"""
+"""Blocks that codec-LM families share: rotary tables, prompts packed one behind another."""
 
 from __future__ import annotations
 
@@ -11,16 +7,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 from torch.nn import functional as F
-
-
-def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """RMSNorm over the last axis: fp32 statistics, rounded to x's dtype, then times `weight`.
-
-    Source: Qwen3 (transformers 4.57, modeling_qwen3.py).
-    """
-    wide = x.float()
-    wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
-    return weight * wide.to(x.dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +24,6 @@ class Rotary:
             torch.arange(max_positions, dtype=torch.float32, device=device), 1.0 / theta**steps
         )
         return Rotary(angles.cos(), angles.sin())
-
-
-def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Half-split rotation of x [..., H, D] by cos, sin [..., D/2], in x's dtype."""
-    cos, sin = cos.to(x.dtype).unsqueeze(-2), sin.to(x.dtype).unsqueeze(-2)
-    first, second = x.chunk(2, dim=-1)
-    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,6 +41,10 @@ class Speaker(Protocol):
         """
         ...
 
+    def stop(self) -> None:
+        """Begin nothing more; what is being spoken still comes out of `speak`. Any thread."""
+        ...
+
     def close(self) -> None:
         """Give the device and the worker threads back."""
         ...

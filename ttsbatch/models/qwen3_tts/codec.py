@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ttsbatch.kernels.rms_norm import rms_norm
 from ttsbatch.kernels.snake_beta import snake_beta
-from ttsbatch.models.layers import rms_norm
 from ttsbatch.models.qwen3_tts.codec_config import DecoderConfig
 from ttsbatch.models.qwen3_tts.codec_layers import (
     CausalAttention,

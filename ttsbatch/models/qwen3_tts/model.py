@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ttsbatch.kernels.embed_sum import embed_sum
 from ttsbatch.models.layers import PackedLayout
 from ttsbatch.models.protocol import (
     PAGE_SIZE,
@@ -249,7 +250,7 @@ class Qwen3TTS:
         codes = torch.stack([first, *self.predictor.frame(hidden, first, state.cache, draw)], dim=1)
         text = state.trailing.gather(1, rows.age.clamp(max=state.trailing.shape[1] - 1)[:, None])
         text = torch.where(rows.age < state.trailing_length, text[:, 0], self.config.tts_pad_id)
-        state.x.copy_(self.embed_codes(codes) + w.text[text.long()])
+        state.x.copy_(embed_sum(codes, w.codes, w.code_offsets, text, w.text))
         state.position.add_(rows.active)
         return Frame(codes, ended)
 
@@ -267,9 +268,9 @@ class Qwen3TTS:
     # ------------------------------------------------------------------ embeddings
 
     def embed_codes(self, codes: Tensor) -> Tensor:
-        """[..., Q] codes to the sum of their talker embeddings [..., E], rounded once."""
+        """[F, Q] codes to the sums of their talker embeddings [F, E], rounded once."""
         w = self.weights
-        return w.codes[codes + w.code_offsets].sum(dim=-2, dtype=torch.float32).to(w.codes.dtype)
+        return embed_sum(codes, w.codes, w.code_offsets)
 
     def embed(self, layouts: list[PromptLayout]) -> Tensor:
         """Inputs of packed prompts [T, E]: text plus code vector at every position."""

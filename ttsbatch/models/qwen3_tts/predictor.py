@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ttsbatch.models.layers import Rotary, rms_norm, rotate
+from ttsbatch.kernels.predictor_attention import predictor_attention
+from ttsbatch.kernels.rms_norm import add_rms_norm, rms_norm
+from ttsbatch.models.layers import Rotary
 from ttsbatch.models.protocol import Draw
 from ttsbatch.models.qwen3_tts.config import StackConfig
-from ttsbatch.models.qwen3_tts.talker import mlp, split_heads
+from ttsbatch.models.qwen3_tts.talker import mlp
 from ttsbatch.models.qwen3_tts.weights import TalkerWeights
 
 
@@ -66,21 +68,23 @@ class Predictor:
 
     def _pass(self, x: Tensor, start: int, cache: PredictorCache) -> Tensor:
         """Run x [S, T, W] at positions start..start+T-1; the last position's output, normed."""
-        c, w = self.config, self.weights.predictor
-        end = start + x.shape[1]
-        cos, sin = self.rotary.cos[start:end], self.rotary.sin[start:end]
-        for n, layer in enumerate(w.layers):
-            h = rms_norm(x, layer.input_norm, c.rms_norm_eps)
-            q, k, v = split_heads(F.linear(h, layer.qkv), layer, c)
-            cache.k[n, :, :, start:end] = rotate(k, cos, sin).transpose(1, 2)
-            cache.v[n, :, :, start:end] = v.transpose(1, 2)
-            seen = F.scaled_dot_product_attention(
-                rotate(q, cos, sin).transpose(1, 2),
-                cache.k[n, :, :, :end],
-                cache.v[n, :, :, :end],
-                is_causal=start == 0,  # later passes are one query that sees every key
-                enable_gqa=True,
+        layers, eps = self.weights.predictor.layers, self.config.rms_norm_eps
+        h = rms_norm(x, layers[0].input_norm, eps)
+        for n, layer in enumerate(layers):
+            seen = predictor_attention(
+                F.linear(h, layer.qkv),
+                layer.q_norm,
+                layer.k_norm,
+                self.rotary.cos,
+                self.rotary.sin,
+                start,
+                cache.k[n],
+                cache.v[n],
+                eps,
             )
-            x = x + F.linear(seen.transpose(1, 2).flatten(2), layer.out)
-            x = x + mlp(rms_norm(x, layer.post_norm, c.rms_norm_eps), layer)
-        return rms_norm(x[:, -1], w.norm, c.rms_norm_eps)
+            if n + 1 == len(layers):  # of the last layer only the last position is wanted
+                seen, x = seen[:, -1], x[:, -1]
+            h, x = add_rms_norm(F.linear(seen, layer.out), x, layer.post_norm, eps)
+            after = layers[n + 1].input_norm if n + 1 < len(layers) else self.weights.predictor.norm
+            h, x = add_rms_norm(mlp(h, layer), x, after, eps)
+        return h

@@ -12,7 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ttsbatch.models.layers import PackedLayout, Rotary, packed_attention, rms_norm, rotate
+from ttsbatch.kernels.paged_attention import paged_attention
+from ttsbatch.kernels.qk_norm_rope import qk_norm_rope
+from ttsbatch.kernels.reference.qk_norm_rope import rotate
+from ttsbatch.kernels.rms_norm import add_rms_norm, rms_norm
+from ttsbatch.kernels.silu_mul import silu_mul
+from ttsbatch.models.layers import PackedLayout, Rotary, packed_attention
 from ttsbatch.models.protocol import PAGE_SIZE
 from ttsbatch.models.qwen3_tts.config import StackConfig
 from ttsbatch.models.qwen3_tts.weights import LayerWeights, StackWeights
@@ -37,20 +42,9 @@ class PagedKV:
         )
 
 
-def split_heads(
-    qkv: Tensor, layer: LayerWeights, config: StackConfig
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Packed [..., (Hq + 2 Hkv) D] as normed q [..., Hq, D], normed k and plain v [..., Hkv, D]."""
-    heads = qkv.unflatten(-1, (-1, config.head_dim))
-    q, k, v = heads.split([config.num_heads, config.num_kv_heads, config.num_kv_heads], dim=-2)
-    eps = config.rms_norm_eps
-    return rms_norm(q, layer.q_norm, eps), rms_norm(k, layer.k_norm, eps), v
-
-
-def mlp(x: Tensor, layer: LayerWeights) -> Tensor:
-    """down(silu(gate x) * up x)."""
-    gate, up = F.linear(x, layer.gate_up).chunk(2, dim=-1)
-    return F.linear(F.silu(gate) * up, layer.down)
+def mlp(h: Tensor, layer: LayerWeights) -> Tensor:
+    """down(silu(gate h) * up h)."""
+    return F.linear(silu_mul(F.linear(h, layer.gate_up)), layer.down)
 
 
 class Talker:
@@ -76,16 +70,20 @@ class Talker:
         """
         c = self.config
         page, offset = cells // PAGE_SIZE, cells % PAGE_SIZE
-        cos, sin = self.rotary.cos[layout.position], self.rotary.sin[layout.position]
+        cos, sin = (t[layout.position, None] for t in (self.rotary.cos, self.rotary.sin))
+        heads = [c.num_heads, c.num_kv_heads, c.num_kv_heads]
+        eps = c.rms_norm_eps
+        h = rms_norm(x, self.weights.layers[0].input_norm, eps)
         for n, layer in enumerate(self.weights.layers):
-            h = rms_norm(x, layer.input_norm, c.rms_norm_eps)
-            q, k, v = split_heads(F.linear(h, layer.qkv), layer, c)
-            q, k = rotate(q, cos, sin), rotate(k, cos, sin)
+            q, k, v = F.linear(h, layer.qkv).unflatten(-1, (-1, c.head_dim)).split(heads, dim=1)
+            q = rotate(rms_norm(q, layer.q_norm, eps), cos, sin)
+            k = rotate(rms_norm(k, layer.k_norm, eps), cos, sin)
             kv.k[n, page, :, offset] = k
             kv.v[n, page, :, offset] = v
-            x = x + F.linear(packed_attention(q, k, v, layout).flatten(1), layer.out)
-            x = x + mlp(rms_norm(x, layer.post_norm, c.rms_norm_eps), layer)
-        return rms_norm(x, self.weights.norm, c.rms_norm_eps)
+            seen = packed_attention(q, k, v, layout).flatten(1)
+            h, x = add_rms_norm(F.linear(seen, layer.out), x, layer.post_norm, eps)
+            h, x = add_rms_norm(mlp(h, layer), x, self._norm_after(n), eps)
+        return h
 
     def step(
         self, x: Tensor, position: Tensor, kv: PagedKV, block_table: Tensor, bound: int
@@ -100,40 +98,27 @@ class Talker:
         Returns:
             [S, E] after the final norm.
         """
-        c = self.config
-        block_table = block_table[:, : -(-bound // PAGE_SIZE)]
-        page = block_table.gather(1, (position // PAGE_SIZE)[:, None]).squeeze(1).long()
-        offset = position % PAGE_SIZE
-        cos, sin = self.rotary.cos[position], self.rotary.sin[position]
+        eps = self.config.rms_norm_eps
+        h = rms_norm(x, self.weights.layers[0].input_norm, eps)
         for n, layer in enumerate(self.weights.layers):
-            h = rms_norm(x, layer.input_norm, c.rms_norm_eps)
-            q, k, v = split_heads(F.linear(h, layer.qkv), layer, c)
-            q, k = rotate(q, cos, sin), rotate(k, cos, sin)
-            kv.k[n, page, :, offset] = k
-            kv.v[n, page, :, offset] = v
-            seen = paged_attention(q, kv.k[n], kv.v[n], block_table, position)
-            x = x + F.linear(seen.flatten(1), layer.out)
-            x = x + mlp(rms_norm(x, layer.post_norm, c.rms_norm_eps), layer)
-        return rms_norm(x, self.weights.norm, c.rms_norm_eps)
+            q = qk_norm_rope(
+                F.linear(h, layer.qkv),
+                layer.q_norm,
+                layer.k_norm,
+                self.rotary.cos,
+                self.rotary.sin,
+                position,
+                block_table,
+                kv.k[n],
+                kv.v[n],
+                eps,
+            )
+            seen = paged_attention(q, kv.k[n], kv.v[n], block_table, position, bound)
+            h, x = add_rms_norm(F.linear(seen.flatten(1), layer.out), x, layer.post_norm, eps)
+            h, x = add_rms_norm(mlp(h, layer), x, self._norm_after(n), eps)
+        return h
 
-
-def paged_attention(
-    q: Tensor, k: Tensor, v: Tensor, block_table: Tensor, position: Tensor
-) -> Tensor:
-    """Attention of one query per slot over its pages, positions 0 to `position`.
-
-    Args:
-        q: [S, Hq, D]. k, v: [num_pages, Hkv, PAGE_SIZE, D].
-        block_table: [S, P] int32. position: [S] int64.
-
-    Returns:
-        [S, Hq, D].
-    """
-    table = block_table.long()
-    keys = k[table].transpose(1, 2).flatten(2, 3)  # [S, Hkv, P * PAGE_SIZE, D]
-    values = v[table].transpose(1, 2).flatten(2, 3)
-    visible = torch.arange(keys.shape[2], device=q.device) <= position[:, None]
-    out = F.scaled_dot_product_attention(
-        q.unsqueeze(2), keys, values, attn_mask=visible[:, None, None], enable_gqa=True
-    )
-    return out.squeeze(2)
+    def _norm_after(self, n: int) -> Tensor:
+        """The norm that follows layer n: the next layer's first, or the final one."""
+        layers = self.weights.layers
+        return layers[n + 1].input_norm if n + 1 < len(layers) else self.weights.norm

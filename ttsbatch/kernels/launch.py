@@ -1,0 +1,47 @@
+"""When a Triton kernel runs and when plain torch does, the same for all kernels.
+
+Triton is published for Linux only, so this is the one place that imports it: elsewhere `jit` leaves
+the kernel a plain function, and every operation takes its reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError:  # pragma: no cover
+    triton = None
+    tl = None
+
+# Tests switch this on to run the kernels themselves on a CPU, which needs Triton's interpreter
+# (TRITON_INTERPRET=1 before the first import of triton). The interpreter is wrong in bf16.
+INTERPRET = False
+
+
+def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """`triton.jit` with its options; the function as it is where Triton isn't installed."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        return function if triton is None else triton.jit(function, **options)
+
+    return decorate
+
+
+def runs_kernel(tensor: Tensor) -> bool:
+    """Whether an operation on `tensor` launches its kernel rather than its reference."""
+    return tensor.is_cuda or INTERPRET
+
+
+def next_power_of_2(number: int) -> int:
+    """The least power of two that is not below `number`, itself at least 1."""
+    return 1 << (number - 1).bit_length()
+
+
+def cdiv(number: int, step: int) -> int:
+    """`number / step`, rounded up."""
+    return -(-number // step)

@@ -1,0 +1,102 @@
+"""What is known of the embedded model without loading it."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+from pathlib import Path
+
+from ttsbatch.errors import ModelError, PlanError
+from ttsbatch.plan import EnginePlan
+from ttsbatch.types import ModelCard
+
+NAME = "hibari"
+VOICE = "heart"  # the one voice whose weights are inside the wheel
+SAMPLE_RATE_HZ = 24_000
+NUM_PARAMETERS = 6_150_000  # as published with the package
+LICENCE = "Apache-2.0"
+AUDIO_S_PER_CORE_S = 50  # measured on one core of a server CPU, 54 on short sentences
+
+
+def open_card() -> ModelCard:
+    """The card of the embedded model; reads its weights file once, to hash it.
+
+    Raises:
+        ModelError: the package hibari-tts is not installed, or is incomplete.
+    """
+    weights = weights_path()
+    digest = hashlib.sha256(importlib.metadata.version("hibari-tts").encode())
+    digest.update(weights.read_bytes())
+    return ModelCard(
+        name=NAME,
+        family=NAME,
+        path=None,
+        sample_rate_hz=SAMPLE_RATE_HZ,
+        frame_rate_hz=None,
+        num_codebooks=0,
+        max_frames=None,
+        languages=("en",),
+        speaks_auto=True,
+        voices=(VOICE,),
+        default_voice=VOICE,
+        # It has no sampling, no instruction, no cloning; and it cannot be told to stop early, so
+        # a `max_seconds` could only be met by cutting words off.
+        options=frozenset(),
+        needs_reference=False,
+        licence=LICENCE,
+        num_parameters=NUM_PARAMETERS,
+        content_hash=digest.hexdigest(),
+    )
+
+
+def weights_path() -> Path:
+    """The ONNX file inside the installed package, found without importing it.
+
+    Raises:
+        ModelError: not installed, or the file is not there.
+    """
+    spec = importlib.util.find_spec("hibari")
+    folders = list(spec.submodule_search_locations or ()) if spec else []
+    if not folders:
+        raise ModelError(
+            "the embedded model needs the package hibari-tts, which is not installed; "
+            "expected: pip install hibari-tts"
+        )
+    weights = Path(folders[0]) / "assets" / "hibari.onnx"
+    if not weights.is_file():
+        raise ModelError(f"{weights}: not there; the package hibari-tts is incomplete")
+    return weights
+
+
+def available_cores() -> int:
+    """The cores that this process may use."""
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not Linux
+        return os.cpu_count() or 1
+
+
+def num_workers(plan: EnginePlan) -> int:
+    """Rows that are spoken at once."""
+    return plan.slots or available_cores()
+
+
+def typical_speed(plan: EnginePlan) -> float:
+    """Audio seconds per second to expect."""
+    return AUDIO_S_PER_CORE_S * min(num_workers(plan), available_cores())
+
+
+def check_engine_plan(plan: EnginePlan) -> None:
+    """Refuse what the embedded model has no use for.
+
+    Raises:
+        PlanError: `--device cuda` or a `--dtype`.
+    """
+    if plan.device not in ("auto", "cpu"):
+        raise PlanError(f"--device is {plan.device!r}; the embedded model runs on cpu only")
+    if plan.dtype != "auto":
+        raise PlanError(
+            f"--dtype is {plan.dtype!r}; the embedded model has fixed int8 weights: expected auto"
+        )

@@ -101,7 +101,7 @@ def test_one_pass_is_one_launch_and_splits_are_two(launches, device):
         ("positions + slot).to(tl.int32) + 1", "positions + slot).to(tl.int32)", 1),
         ("total = total * fade +", "total = total +", 1),
         ("mixed = mixed * fade[:, None]\n        mixed", "mixed", 1),
-        ("slot * table_stride + token // PAGE", "slot * table_stride + start // PAGE", 1),
+        ("slot * table_stride + token // PAGE", "slot * table_stride + (token - start) // PAGE", 1),
         ("head * group + row", "head + row * HKV", 1),
         ("end = tl.minimum(begin + share, length)", "end = tl.minimum(begin + share, share)", 3),
         ("mask=real, other=0.0) * fade", "mask=real, other=0.0)", 3),

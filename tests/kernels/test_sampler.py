@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from ttsbatch.kernels import sampler as module
+from ttsbatch.kernels.launch import jit, tl
 from ttsbatch.kernels.reference import sampler as reference
 
 GOLDENS = Path(__file__).parents[1] / "data" / "qwen3_tts_tiny"
@@ -62,19 +63,25 @@ def processed(arguments):
     return reference.process_logits(*(arguments[name] for name in names))
 
 
-def drawn_set(arguments, num_draws=64):
-    """Which ids each row's draws reach, over many frames' uniforms."""
-    num_slots, num_ids = arguments["logits"].shape
+def spread(arguments, num_draws):
+    """The arguments of a single row, `num_draws` times, each with a uniform of its own."""
     wide = {
-        name: value.repeat_interleave(num_draws, dim=0)
-        if isinstance(value, torch.Tensor) and name != "banned"
+        name: value.expand(num_draws, *value.shape[1:]).contiguous()
+        if isinstance(value, torch.Tensor)
         else value
         for name, value in arguments.items()
     }
-    wide["stream"] = torch.arange(num_slots * num_draws, device=arguments["logits"].device)
-    ids = module.sample(**wide).view(num_slots, num_draws)
-    reached = torch.zeros(num_slots, num_ids, dtype=torch.bool, device=ids.device)
-    return reached.scatter(1, ids, True)
+    return {**wide, "stream": torch.arange(num_draws, device=arguments["logits"].device)}
+
+
+def check_reach(arguments):
+    """Draws reach exactly the ids that are left, and the kernel makes the reference's draws."""
+    kept = processed(arguments)[0].isfinite()
+    reached = torch.zeros_like(kept)
+    reached[reference.sample(**spread(arguments, 4096))] = True
+    assert torch.equal(reached, kept)
+    few = spread(arguments, 4096 if arguments["logits"].is_cuda else 12)
+    assert torch.equal(module.sample(**few), reference.sample(**few))
 
 
 @pytest.mark.parametrize(("counter", "key", "answer"), KNOWN_ANSWERS)
@@ -93,7 +100,25 @@ def test_uniform_is_the_first_word_of_key_and_counter():
     word = int(reference.philox_words(counter, key)[0])
     uniform = reference.philox_uniform(seed, age, 7, stream)
     assert uniform.dtype == torch.float32
-    assert uniform.item() == ((word >> 8) + 0.5) / 2**24
+    assert uniform.item() == float(np.float32(word >> 8) + np.float32(0.5)) / 2**24
+
+
+@jit()
+def _uniform_kernel(seeds, ages, codebook, streams, out):
+    row = tl.program_id(0)
+    drawn = module._philox_uniform(
+        tl.load(seeds + row), tl.load(ages + row), tl.load(codebook), tl.load(streams + row)
+    )
+    tl.store(out + row, drawn)
+
+
+def test_uniform_of_the_kernel_is_the_same_bit_for_bit(device):
+    seed = torch.randint(-(2**63), 2**63 - 1, (12,), device=device)
+    age = torch.tensor([0, 1, 7, 2**31, 2**32 + 5, 8191] * 2, device=device)
+    stream = torch.tensor([0, 65536, 3, -1] * 3, device=device)
+    found = torch.empty(12, device=device)
+    _uniform_kernel[(12,)](seed, age, torch.tensor([15], device=device), stream, found)
+    assert torch.equal(found, reference.philox_uniform(seed, age, 15, stream))
 
 
 def test_uniforms_are_even_and_in_range(device):
@@ -147,7 +172,7 @@ def test_processed_logits_equal_the_published_code():
 @pytest.mark.parametrize("num_ids", [64, 1088, 2048, 3000])
 @pytest.mark.parametrize(("top_k", "top_p"), [(0, 1.0), (1, 1.0), (50, 1.0), (20, 0.8), (0, 0.5)])
 def test_draws_equal_the_reference(num_ids, top_k, top_p, device):
-    arguments = case(6, num_ids, device, top_k=top_k, top_p=top_p)
+    arguments = case(3, num_ids, device, top_k=top_k, top_p=top_p)
     assert torch.equal(module.sample(**arguments), reference.sample(**arguments))
 
 
@@ -191,7 +216,7 @@ def test_a_row_does_not_depend_on_its_neighbours(device):
 def test_top_k_reaches_exactly_its_set(top_k, device):
     logits = torch.tensor([[1.0, 0.0, -0.0, 2.0, 1.0, -1.0, 2.0, -3.0, 1.5, 0.5, 0.25, -2.0]])
     arguments = case(1, 12, device, logits=logits.to(device), temperature=3.0, top_k=top_k)
-    assert torch.equal(drawn_set(arguments, 256), processed(arguments).isfinite())
+    check_reach(arguments)
 
 
 @pytest.mark.parametrize("top_p", [0.0, 0.2, 0.45, 0.55, 0.75, 0.97])
@@ -199,18 +224,15 @@ def test_top_p_cuts_ties_by_id_as_the_reference_does(top_p, device):
     """Four ties of 0.2 and two of 0.1: an edge falls inside of them."""
     chances = torch.tensor([[0.2, 0.1, 0.2, 0.2, 0.1, 0.2]], device=device)
     arguments = case(1, 6, device, logits=chances.log(), temperature=1.0, top_p=top_p)
-    kept = processed(arguments).isfinite()
-    assert 1 <= int(kept.sum()) <= 6
-    assert torch.equal(drawn_set(arguments, 256), kept)
+    check_reach(arguments)
 
 
 def test_draws_follow_the_distribution(device):
     chances = torch.tensor([0.5, 0.0, 0.3, 0.2], device=device)
-    arguments = case(2000, 4, device, logits=chances.log().expand(2000, 4).contiguous())
-    arguments["temperature"] = torch.ones(2000, device=device)
-    counts = module.sample(**arguments).bincount(minlength=4)
+    arguments = case(1, 4, device, logits=chances.log()[None], temperature=1.0)
+    counts = reference.sample(**spread(arguments, 20_000)).bincount(minlength=4)
     assert counts[1] == 0
-    assert ((counts - 2000 * chances).abs() < 120).all()  # over five deviations
+    assert ((counts - 20_000 * chances).abs() < 350).all()  # five deviations
 
 
 def test_greedy_takes_the_first_best_that_may_be_drawn(device):
@@ -277,13 +299,13 @@ def test_a_codebook_is_one_launch(launches, device):
 def test_a_wrong_kernel_shows(old, new, mutant, device):
     wrong = mutant(module, old, new)
     arguments = case(
-        64,
+        16,
         100,
         device,
-        top_k=torch.arange(64, device=device) % 5 * 10,
-        top_p=torch.linspace(0.3, 1.0, 64, device=device),
+        top_k=torch.arange(16, device=device) % 3 * 10,
+        top_p=torch.linspace(0.5, 1.1, 16, device=device),
         penalty=1.8,
-        seen=torch.rand(64, 100, device=device) < 0.3,
+        seen=torch.rand(16, 100, device=device) < 0.3,
     )
     assert torch.equal(module.sample(**arguments), reference.sample(**arguments))
     assert not torch.equal(wrong.sample(**arguments), reference.sample(**arguments))

@@ -49,8 +49,8 @@ class Row:
         return goldens(self.case).get(f"row{self.index}.{name}")
 
 
-def rows(case: str, device: str = "cpu", temperature: float = 0.0) -> list[Row]:
-    """The rows of a case as prompts; greedy unless a temperature is given."""
+def rows(case: str, device: str = "cpu", temperature: float | None = 0.0) -> list[Row]:
+    """The rows of a case as prompts; greedy, or at a temperature (None: the checkpoint's)."""
     spec = INDEX[case]
     inputs, options = spec["inputs"], spec["generate_kwargs"]
     m = model(spec["checkpoint"], device)
@@ -89,7 +89,7 @@ def rows(case: str, device: str = "cpu", temperature: float = 0.0) -> list[Row]:
     return out
 
 
-def all_rows(checkpoint: str, device: str = "cpu", temperature: float = 0.0) -> list[Row]:
+def all_rows(checkpoint: str, device: str = "cpu", temperature: float | None = 0.0) -> list[Row]:
     """Every row of every case of a checkpoint."""
     names = [n for n in GENERATIONS if INDEX[n]["checkpoint"] == checkpoint]
     return [r for n in names for r in rows(n, device, temperature)]

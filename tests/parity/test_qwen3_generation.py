@@ -21,12 +21,12 @@ CHECKPOINTS = ("custom-voice", "voice-design", "base")
 ATOL = 1e-4  # the fixture's own bound for another kernel or thread count
 
 
-def generate(prompts: list[Row], num_slots: int, device: str = "cpu") -> dict[str, FinishedCodes]:
+def generate(
+    prompts: list[Row], num_slots: int, device: str = "cpu", use_graphs: bool = True
+) -> dict[str, FinishedCodes]:
     """Decode rows of one checkpoint in the order given; results by row id."""
     m = model(prompts[0].checkpoint, device)
-    loop = DecodeLoop(
-        m, num_slots, num_pages=num_slots * 16 + 1, max_positions=256, stats=EngineStats()
-    )
+    loop = DecodeLoop(m, num_slots, num_slots * 16 + 1, 256, EngineStats(), use_graphs)
     jobs = [make_job(r.prompt, m.spec) for r in prompts]
     with Prefetch(jobs, 64, "jobs") as incoming:
         done = list(loop.run(JobQueue(incoming, lookahead=1)))  # 1: keep the given order

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ttsbatch.engine.graphs import FrameGraphs
 from ttsbatch.engine.queue import JobQueue, Refusal
 from ttsbatch.engine.rows import STOP, Rows
 from ttsbatch.engine.sampling import Sampler
@@ -23,7 +24,6 @@ from ttsbatch.types import EngineStats, FinishReason
 
 FRAMES_PER_ROUND = {"cuda": 4, "cpu": 1}
 """On a GPU the host must stay ahead of the device; on a CPU nothing overlaps."""
-BOUND_STEP = 64  # positions: the bound moves in steps, so shapes repeat
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,13 @@ class DecodeLoop:
         num_pages: int,
         max_positions: int,
         stats: EngineStats,
+        use_graphs: bool = True,
     ) -> None:
+        """Allocate state for the slots, and on a GPU capture a frame.
+
+        Raises:
+            EngineError: the frame cannot be captured.
+        """
         self._model, self._stats = model, stats
         self._slots = SlotTable(num_slots, num_pages)
         max_frames = min(model.spec.max_frames, max_positions)
@@ -65,6 +71,9 @@ class DecodeLoop:
         self._frames_per_round = FRAMES_PER_ROUND[model.device.type]
         self._cuda = model.device.type == "cuda"
         stats.num_slots = num_slots
+        self._graphs = FrameGraphs(self._frame, model.device, max_positions, stats)
+        if use_graphs:
+            self._capture()
 
     def run(self, jobs: JobQueue) -> Iterator[FinishedCodes | Refusal]:
         """Decode every job; yields in the order in which rows end, refused ones as they come."""
@@ -81,6 +90,33 @@ class DecodeLoop:
             elif launched is None and jobs.exhausted:
                 return
             behind = launched
+
+    @torch.inference_mode()
+    def time_frames(self, jobs: list[Job], frames: int) -> float:
+        """Seconds of `frames` frames back to back with these jobs seated, for `bench`.
+
+        The loop cannot be used for anything else afterwards: the jobs stay in their slots.
+        """
+        owners = [self._slots.take(job) for job in jobs]
+        self._model.prefill(self._state, [o.seat for o in owners])
+        self._rows.seat(owners)
+        longest = max(o.job.prompt.num_positions for o in owners)
+        self._graphs.run(longest)
+        self._rows.age.cpu()  # waits for the device
+        started = time.perf_counter()
+        for n in range(1, frames + 1):
+            self._graphs.run(longest + n)
+        self._rows.age.cpu()
+        return time.perf_counter() - started
+
+    @torch.inference_mode()
+    def _capture(self) -> None:
+        started = time.perf_counter()
+        self._graphs.capture()
+        self._stats.add_seconds("warmup", time.perf_counter() - started)
+
+    def _frame(self, bound: int) -> None:
+        self._rows.advance(self._model.step(self._state, self._rows, self._sampler, bound))
 
     @torch.inference_mode()
     def _admit(self, jobs: JobQueue) -> None:
@@ -104,18 +140,13 @@ class DecodeLoop:
             return None  # whoever is left has ended; only the flags are still to come
         started = time.perf_counter()
         for _ in range(self._frames_per_round):
-            longest = max(
-                o.job.prompt.num_positions + self._scheduled[o.generation] for o in owners
+            self._graphs.run(
+                max(o.job.prompt.num_positions + self._scheduled[o.generation] for o in owners)
             )
-            bound = -(-longest // BOUND_STEP) * BOUND_STEP
-            frame = self._model.step(self._state, self._rows, self._sampler, bound)
-            self._rows.advance(frame)
             for o in owners:
-                self._scheduled[o.generation] = min(
-                    self._scheduled[o.generation] + 1, o.job.cap_frames
-                )
+                done = self._scheduled[o.generation] + 1
+                self._scheduled[o.generation] = min(done, o.job.cap_frames)
         self._stats.num_steps += self._frames_per_round
-        self._stats.eager_steps += self._frames_per_round
         self._stats.total_slot_steps += self._frames_per_round * self._slots.num_slots
         flags, copied = self._rows.flags(), None
         if self._cuda:

@@ -92,8 +92,8 @@ def _launch(
     eps: float,
 ) -> None:
     width = x.shape[-1]
-    rows = x.view(-1, width)
-    shortcut = None if residual is None else residual.view(-1, width)
+    rows = x.reshape(-1, width)  # heads split off a packed projection are copied here
+    shortcut = None if residual is None else residual.reshape(-1, width)
     if rows.stride(1) != 1 or (shortcut is not None and shortcut.stride(1) != 1):
         raise ValueError("rms_norm needs contiguous rows; found a stride between elements")
     if shortcut is not None and shortcut.shape != rows.shape:

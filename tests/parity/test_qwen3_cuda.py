@@ -1,0 +1,46 @@
+"""The tiny checkpoints on a GPU in fp32: kernels and graphs give the golden codes."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from tests.parity.qwen3 import INDEX, all_rows
+from tests.parity.test_qwen3_generation import CHECKPOINTS, generate
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture(autouse=True)
+def _full_fp32() -> None:
+    torch.backends.fp32_precision = "ieee"
+
+
+@pytest.mark.parametrize("use_graphs", [True, False])
+@pytest.mark.parametrize("num_slots", [3, 16])
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS)
+def test_codes_equal_the_goldens(checkpoint: str, num_slots: int, use_graphs: bool) -> None:
+    everything = all_rows(checkpoint, "cuda")
+    random.Random(0).shuffle(everything)
+    done = generate(everything, num_slots, "cuda", use_graphs)
+    deviations = []
+    for row in everything:
+        ours = done[f"{row.case}/{row.index}"].codes.cpu().numpy()
+        golden = row.golden("codes")
+        if ours.shape != golden.shape or not np.array_equal(ours, golden):
+            case = INDEX[row.case]
+            margin = min(case["min_top2_margin_talker"], case["min_top2_margin_predictor"])
+            deviations.append((row.case, row.index, margin))
+    assert not deviations
+
+
+@pytest.mark.parametrize("checkpoint", CHECKPOINTS)
+def test_sampled_codes_are_the_same_with_and_without_graphs(checkpoint: str) -> None:
+    rows = all_rows(checkpoint, "cuda", temperature=None)
+    graphed = generate(rows, 4, "cuda", use_graphs=True)
+    eager = generate(rows, 4, "cuda", use_graphs=False)
+    for name, finished in graphed.items():
+        assert torch.equal(finished.codes, eager[name].codes)

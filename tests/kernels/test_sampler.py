@@ -287,7 +287,7 @@ def test_a_codebook_is_one_launch(launches, device):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("low = tl.where(count >= k", "low = tl.where(count > k"),
+        ("kept = exists & (order >= low)", "kept = exists & (order > low)"),
         ("bits ^ ((bits >> 31) & 0x7FFFFFFF)", "bits"),
         ("tail = (1.0 - p)", "tail = p"),
         ("seed, age.to(tl.int32), codebook", "seed, codebook.to(tl.int32), codebook"),

@@ -25,12 +25,19 @@ from ttsbatch.types import EngineStats, Sampling, Segment, Utterance
 ROWS = [  # id, text, voice, language, seed, frames
     ("short", "Hi.", "ryan", "en", 11, 3),
     ("one", "Yes, one frame.", "serena", "auto", 12, 1),
-    ("long", "A much longer line, of many more words than the others have.", "vivian", "en", 13, 20),
-    ("german", "Guten Morgen, Berlin!", "ryan", "de", 14, 9),
-    ("chinese", "你好，世界。今天天气很好。", "eric", "zh", 15, 12),
-    ("same text", "Hi.", "ryan", "en", 16, 7),
-    ("dialect", "吃了吗？", "dylan", "auto", 17, 5),
-    ("digits", "Call 555-0199 at 7:45.", "vivian", "en", 18, 15),
+    (
+        "long",
+        "A much longer line, of many more words than the others have.",
+        "vivian",
+        "en",
+        13,
+        20,
+    ),
+    ("german", "Guten Morgen, Berlin!", "ryan", "de", 14, 4),
+    ("chinese", "你好，世界。今天天气很好。", "eric", "zh", 15, 6),
+    ("same text", "Hi.", "ryan", "en", 16, 3),
+    ("dialect", "吃了吗？", "dylan", "auto", 17, 2),
+    ("digits", "Call 555-0199 at 7:45.", "vivian", "en", 18, 8),
 ]
 
 
@@ -103,14 +110,11 @@ def test_rows_are_sampled_not_greedy() -> None:
 
 
 def test_a_row_comes_out_the_same_again() -> None:
-    for name, *_ in ROWS:
-        (again,) = speak([job(segment(name))], num_slots=1)
-        check([again])
-        assert len(again.codes) >= 1
+    for name in ("digits", "dialect"):
+        check(speak([job(segment(name))], num_slots=1))
 
 
-@pytest.mark.parametrize("num_slots", [1, 3, 8])
-@pytest.mark.parametrize("shuffle", [0, 1])
+@pytest.mark.parametrize(("num_slots", "shuffle"), [(1, 0), (3, 1), (3, 2), (8, 3), (8, 4)])
 def test_a_row_is_the_same_in_any_batch_order_and_slot(num_slots: int, shuffle: int) -> None:
     jobs = every_row()
     random.Random(shuffle).shuffle(jobs)
@@ -138,9 +142,9 @@ def test_a_row_is_the_same_beside_slots_that_are_refilled() -> None:
 
 
 def test_a_refilled_slot_is_as_good_as_a_fresh_one() -> None:
-    """One slot, each row after every other's leavings, the longest prompt among them."""
-    for before in ("long", "chinese", "one"):
-        check(speak([job(segment(before)), *every_row()], num_slots=1))
+    """One slot: short rows after the longest prompt, and the longest after short ones."""
+    names = ["long", "short", "digits", "one", "long", "one", "chinese", "dialect"]
+    check(speak([job(segment(n)) for n in names], num_slots=1))
 
 
 def test_a_row_beside_itself_says_the_same_twice() -> None:

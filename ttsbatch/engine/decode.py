@@ -14,16 +14,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ttsbatch.engine.graphs import FrameGraphs
+from ttsbatch.engine.graphs import BucketGraphs
 from ttsbatch.engine.queue import JobQueue, Refusal
 from ttsbatch.engine.rows import STOP, Rows
 from ttsbatch.engine.sampling import Sampler
 from ttsbatch.engine.slots import Job, Owner, SlotTable
-from ttsbatch.models.protocol import CodecLM
+from ttsbatch.models.protocol import CodecLM, Seat
 from ttsbatch.types import EngineStats, FinishReason
 
 FRAMES_PER_ROUND = {"cuda": 4, "cpu": 1}
 """On a GPU the host must stay ahead of the device; on a CPU nothing overlaps."""
+SHORT_BOUNDS = (1024,)
+"""Context lengths with a graph of their own: what one-pass attention takes."""
+PREFILL_BUCKETS = (64, 128, 256, 512, 1024, 2048)
+"""Packed prompt tokens of a prefill pass; a longer single prompt runs eagerly."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,9 @@ class DecodeLoop:
         self._frames_per_round = FRAMES_PER_ROUND[model.device.type]
         self._cuda = model.device.type == "cuda"
         stats.num_slots = num_slots
-        self._graphs = FrameGraphs(self._frame, model.device, max_positions, stats)
+        bounds = [b for b in SHORT_BOUNDS if b < max_positions] + [max_positions]
+        self._frames = BucketGraphs("a frame", self._frame, model.device, bounds)
+        self._prefills = BucketGraphs("prefill", self._prefill, model.device, PREFILL_BUCKETS)
         if use_graphs:
             self._capture()
 
@@ -91,6 +97,11 @@ class DecodeLoop:
                 return
             behind = launched
 
+    @property
+    def num_eager(self) -> int:
+        """Frames and prefills that ran without a graph since the start."""
+        return self._frames.num_eager + self._prefills.num_eager
+
     @torch.inference_mode()
     def time_frames(self, jobs: list[Job], frames: int) -> float:
         """Seconds of `frames` frames back to back with these jobs seated, for `bench`.
@@ -98,22 +109,38 @@ class DecodeLoop:
         The loop cannot be used for anything else afterwards: the jobs stay in their slots.
         """
         owners = [self._slots.take(job) for job in jobs]
-        self._model.prefill(self._state, [o.seat for o in owners])
-        self._rows.seat(owners)
+        self._seat(owners)
         longest = max(o.job.prompt.num_positions for o in owners)
-        self._graphs.run(longest)
+        self._frames.run(longest)
         self._rows.age.cpu()  # waits for the device
         started = time.perf_counter()
         for n in range(1, frames + 1):
-            self._graphs.run(longest + n)
+            self._frames.run(longest + n)
         self._rows.age.cpu()
         return time.perf_counter() - started
 
     @torch.inference_mode()
     def _capture(self) -> None:
         started = time.perf_counter()
-        self._graphs.capture()
+        self._prefills.capture(self._frames.capture())
         self._stats.add_seconds("warmup", time.perf_counter() - started)
+
+    def _seat(self, owners: list[Owner]) -> None:
+        """Prefill owners' prompts, packed into passes, and start their rows."""
+        group: list[Seat] = []
+        tokens = 0
+        for owner in owners:
+            count = owner.job.prompt.num_positions
+            if group and tokens + count > PREFILL_BUCKETS[-1]:
+                self._prefills.run(self._model.stage(self._state, group))
+                group, tokens = [], 0
+            group.append(owner.seat)
+            tokens += count
+        self._prefills.run(self._model.stage(self._state, group))
+        self._rows.seat(owners)
+
+    def _prefill(self, num_tokens: int) -> None:
+        self._model.prefill(self._state, num_tokens)
 
     def _frame(self, bound: int) -> None:
         self._rows.advance(self._model.step(self._state, self._rows, self._sampler, bound))
@@ -126,8 +153,7 @@ class DecodeLoop:
         if not fresh:
             return
         started = time.perf_counter()
-        self._model.prefill(self._state, [o.seat for o in fresh])
-        self._rows.seat(fresh)
+        self._seat(fresh)
         for owner in fresh:
             self._scheduled[owner.generation] = 0
             self._stats.prefill_tokens += owner.job.prompt.num_positions
@@ -140,13 +166,14 @@ class DecodeLoop:
             return None  # whoever is left has ended; only the flags are still to come
         started = time.perf_counter()
         for _ in range(self._frames_per_round):
-            self._graphs.run(
+            self._frames.run(
                 max(o.job.prompt.num_positions + self._scheduled[o.generation] for o in owners)
             )
             for o in owners:
                 done = self._scheduled[o.generation] + 1
                 self._scheduled[o.generation] = min(done, o.job.cap_frames)
         self._stats.num_steps += self._frames_per_round
+        self._stats.eager_steps = self._frames.num_eager
         self._stats.total_slot_steps += self._frames_per_round * self._slots.num_slots
         flags, copied = self._rows.flags(), None
         if self._cuda:

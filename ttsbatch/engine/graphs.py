@@ -1,73 +1,78 @@
-"""CUDA graph capture and replay of one frame of every slot; the plain call on a CPU.
+"""CUDA graph capture and replay of work whose shapes depend on one number; a plain call on a CPU.
 
-A frame is one graph: talker, draws, predictor, feedback, end flags. There is one graph per bound of
-the context length, since the bound chooses the attention's path. A capture that fails is an error,
-never a silent eager run.
+A frame of every slot is such work (the number bounds the context length, which chooses the
+attention's path), and so is the prefill of packed prompts (the number of tokens). A capture that
+fails is an error, never a silent eager run.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 
 from ttsbatch.errors import EngineError
-from ttsbatch.types import EngineStats
 
-WARMUP_FRAMES = 2  # before capture: Triton compiles, cuBLAS picks its kernels and workspaces
-SHORT_BOUNDS = (1024,)  # positions; what one-pass attention takes, see kernels/paged_attention.py
+WARMUP_CALLS = 2  # before capture: Triton compiles, cuBLAS picks its kernels and workspaces
 
 
-class FrameGraphs:
-    """Runs `frame(bound)`: replayed on a GPU, called on a CPU."""
+class BucketGraphs:
+    """Runs `work(size)`: rounded up to a bucket and replayed on a GPU, as it is on a CPU."""
 
     def __init__(
-        self,
-        frame: Callable[[int], None],
-        device: torch.device,
-        max_positions: int,
-        stats: EngineStats,
+        self, name: str, work: Callable[[int], None], device: torch.device, buckets: Sequence[int]
     ) -> None:
-        """Capture nothing yet; `frame` must have fixed shapes and leave no tensor behind."""
-        self._frame, self._device, self._stats = frame, device, stats
-        self._bounds = [b for b in SHORT_BOUNDS if b < max_positions] + [max_positions]
-        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
+        """Capture nothing yet.
 
-    def capture(self) -> None:
-        """Capture every bound, the largest first, while no slot is active. No-op on a CPU.
+        Args:
+            name: for messages.
+            work: fixed shapes for a size, no host sync, no tensor that outlives the call.
+            device: where it runs.
+            buckets: sizes to capture, ascending; what exceeds the last runs eagerly.
+        """
+        self._name, self._work, self._device = name, work, device
+        self._buckets = list(buckets)
+        self._graphs: list[torch.cuda.CUDAGraph] = []
+        self.num_eager = 0
+        """Calls that ran without a graph."""
+
+    def capture(self, pool: Any = None) -> Any:
+        """Capture every bucket, the largest first, into a memory pool; the pool is returned.
+
+        Nothing else may use what `work` writes meanwhile. No-op on a CPU.
 
         Raises:
-            EngineError: a frame that cannot be captured.
+            EngineError: a bucket that cannot be captured.
         """
         if self._device.type != "cuda":
-            return
-        pool = None
+            return None
+        current = torch.cuda.current_stream(self._device)
         stream = torch.cuda.Stream(self._device)
-        for bound in reversed(self._bounds):
-            stream.wait_stream(torch.cuda.current_stream(self._device))
+        for size in reversed(self._buckets):
+            stream.wait_stream(current)
             try:
                 with torch.cuda.stream(stream):
-                    for _ in range(WARMUP_FRAMES):
-                        self._frame(bound)
-                torch.cuda.current_stream(self._device).wait_stream(stream)
+                    for _ in range(WARMUP_CALLS):
+                        self._work(size)
+                current.wait_stream(stream)
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(graph, pool=pool, stream=stream):
-                    self._frame(bound)
+                    self._work(size)
             except Exception as e:
                 raise EngineError(
-                    f"{self._device}: a frame of bound {bound} cannot be captured: {e}"
+                    f"{self._device}: {self._name} of size {size} cannot be captured: {e}"
                 ) from e
             pool = graph.pool()
-            self._graphs[bound] = graph
+            self._graphs.insert(0, graph)
+        return pool
 
-    def run(self, longest: int) -> None:
-        """Make a frame in every slot; no row then has more than `longest` positions.
-
-        `longest` comes from the host's own count, never from the device.
-        """
-        if not self._graphs:
-            self._frame(longest)
-            self._stats.eager_steps += 1
+    def run(self, size: int) -> None:
+        """Do the work of this size, which the host has counted, never read from the device."""
+        bucket = bisect_left(self._buckets, size)
+        if bucket < len(self._graphs):
+            self._graphs[bucket].replay()
             return
-        self._graphs[self._bounds[bisect_left(self._bounds, longest)]].replay()
+        self._work(size)
+        self.num_eager += 1

@@ -24,6 +24,7 @@ class Rows:
             return torch.zeros(shape, dtype=dtype, device=device)
 
         self.device = device
+        self._pin = device.type == "cuda"  # a copy from pageable memory would wait for the device
         self.age = zeros(num_slots, dtype=torch.int64)
         self.cap = zeros(num_slots, dtype=torch.int64)
         self.active = zeros(num_slots, dtype=torch.bool)
@@ -54,6 +55,7 @@ class Rows:
                 for o in owners
             ],
             dtype=torch.int64,
+            pin_memory=self._pin,
         ).to(self.device, non_blocking=True)
         floats = torch.tensor(
             [
@@ -65,6 +67,7 @@ class Rows:
                 for o in owners
             ],
             dtype=torch.float32,
+            pin_memory=self._pin,
         ).to(self.device, non_blocking=True)
         slots = integers[:, 0]
         self.cap[slots] = integers[:, 1]
@@ -74,9 +77,9 @@ class Rows:
         self.temperature[:, slots] = floats[:, 0:2].T
         self.top_p[:, slots] = floats[:, 2:4].T
         self.penalty[slots] = floats[:, 4]
-        self.age[slots] = 0
-        self.finish[slots] = RUNNING
-        self.active[slots] = True
+        self.age.index_fill_(0, slots, 0)
+        self.finish.index_fill_(0, slots, RUNNING)
+        self.active.index_fill_(0, slots, True)
 
     def advance(self, frame: Frame) -> None:
         """Store a frame and end the rows that are over; fixed shapes, no host sync."""

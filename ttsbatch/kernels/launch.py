@@ -11,6 +11,8 @@ from typing import Any
 
 from torch import Tensor
 
+__all__ = ["cdiv", "jit", "next_power_of_2", "runs_kernel", "tl"]
+
 try:
     import triton
     import triton.language as tl

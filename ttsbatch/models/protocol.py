@@ -152,8 +152,18 @@ class CodecLM(Protocol):
         """
         ...
 
-    def prefill(self, state: Any, seats: list[Seat]) -> None:
-        """Seat prompts: write their KV and first input, and reset whatever the slots kept."""
+    def stage(self, state: Any, seats: list[Seat]) -> int:
+        """Take the seats' prompts in: write their packed inputs to the state, reset their slots.
+
+        Returns how many tokens were staged: what `prefill` must then run, or more.
+        """
+        ...
+
+    def prefill(self, state: Any, num_tokens: int) -> None:
+        """Run the staged tokens into the KV: shapes fixed by `num_tokens`, no host sync.
+
+        What was not staged of them is padding, which reaches nobody's KV.
+        """
         ...
 
     def step(self, state: Any, rows: SlotTensors, draw: Draw, bound: int) -> Frame:

@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from ttsbatch.kernels.embed_sum import embed_sum
-from ttsbatch.models.layers import PackedLayout
 from ttsbatch.models.protocol import (
     PAGE_SIZE,
     Draw,
@@ -57,22 +56,45 @@ N = TypeVar("N", int, float)
 MIN_FRAMES = 2  # the end token is banned before; official `min_new_tokens`
 NEVER = 1 << 40  # frames: bans the end token for good
 CODEC_WINDOW_FRAMES, CODEC_CONTEXT_FRAMES = 300, 25  # official chunked decode
-PREFILL_TOKENS = 8192  # packed tokens per prefill pass: bounds its activations
+STAGED_TOKENS = 4096  # room for packed prompts; more than any prefill graph takes
 KEPT_REFERENCES = 4096  # encoded references kept on the device, a few kB each
 
 
 @dataclass(slots=True)
+class Staged:
+    """Packed prompt tokens that wait for prefill; graphs hold these buffers."""
+
+    x: Tensor  # [T, E]
+    position: Tensor  # [T] int64; padding is at 0
+    slot: Tensor  # [T] int64; padding belongs to the spare slot
+
+    def grow(self, num_tokens: int) -> Staged:
+        """Itself with room for `num_tokens`. Only prompts too long for any graph move it."""
+        missing = num_tokens - len(self.slot)
+        if missing > 0:
+            self.x = torch.cat([self.x, self.x.new_zeros(missing, self.x.shape[1])])
+            self.position = torch.cat([self.position, self.position.new_zeros(missing)])
+            self.slot = torch.cat([self.slot, self.slot.new_zeros(missing)])
+        return self
+
+    def first(self, num_tokens: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The buffers of the first tokens."""
+        return self.x[:num_tokens], self.position[:num_tokens], self.slot[:num_tokens]
+
+
+@dataclass(slots=True)
 class Qwen3State:
-    """What steps write to; S slots, P pages per slot."""
+    """What steps write to; S slots and a spare one for padding, P pages per slot."""
 
     kv: PagedKV
     cache: PredictorCache
-    block_table: Tensor  # [S, P] int32; zeros for slots without a row
+    block_table: Tensor  # [S + 1, P] int32; zeros for slots without a row and for the spare
     position: Tensor  # [S] int64 where the next input is written
     x: Tensor  # [S, E] the next input
     seen: Tensor  # [S, V] bool codebook-0 ids of the row so far
     trailing: Tensor  # [S, N] int32 text ids added after frame 0, 1, …
     trailing_length: Tensor  # [S] int64
+    staged: Staged
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,61 +209,68 @@ class Qwen3TTS:
         return Qwen3State(
             kv=PagedKV.make(t.stack, num_pages, self.device, w.head.dtype),
             cache=PredictorCache(self.predictor.config, num_slots, t.num_codebooks, w.head),
-            block_table=zeros(num_slots, pages_per_slot, dtype=torch.int32),
+            block_table=zeros(num_slots + 1, pages_per_slot, dtype=torch.int32),
             position=zeros(num_slots, dtype=torch.int64),
             x=zeros(num_slots, t.stack.hidden_size, dtype=w.head.dtype),
             seen=zeros(num_slots, t.vocab_size, dtype=torch.bool),
             trailing=zeros(num_slots, max_positions, dtype=torch.int32),
             trailing_length=zeros(num_slots, dtype=torch.int64),
+            staged=Staged(
+                x=zeros(STAGED_TOKENS, t.stack.hidden_size, dtype=w.head.dtype),
+                position=zeros(STAGED_TOKENS, dtype=torch.int64),
+                slot=zeros(STAGED_TOKENS, dtype=torch.int64),
+            ),
         )
 
-    def prefill(self, state: Qwen3State, seats: list[Seat]) -> None:
-        """Write the seats' KV and first inputs, and reset what their slots kept."""
-        group: list[Seat] = []
-        for seat in seats:
-            group.append(seat)
-            if sum(s.prompt.num_positions for s in group) >= PREFILL_TOKENS:
-                self._prefill_group(state, group)
-                group = []
-        if group:
-            self._prefill_group(state, group)
-
-    def _prefill_group(self, state: Qwen3State, seats: list[Seat]) -> None:
+    def stage(self, state: Qwen3State, seats: list[Seat]) -> int:
+        """Write the packed prompts' inputs but for each one's last, which its first step takes."""
         layouts: list[PromptLayout] = [s.prompt.payload for s in seats]
-        lengths = [len(x.text_ids) for x in layouts]
-        slots = self._to_device(np.array([s.slot for s in seats]))
-        x = self.embed(layouts)
-        # The last position is the first step's, not prefill's.
-        last = self._to_device(np.cumsum(lengths) - 1)
-        keep = np.ones(sum(lengths), dtype=bool)
-        keep[np.cumsum(lengths) - 1] = False
-        packed = PackedLayout.make([n - 1 for n in lengths], self.device)
-        cells = np.concatenate(
-            [_cells(s.pages, n - 1) for s, n in zip(seats, lengths, strict=True)]
-        )
-        rest = self._to_device(np.flatnonzero(keep))
-        self.talker.prefill(x[rest], packed, self._to_device(cells), state.kv)
-
-        width, trailing_width = state.block_table.shape[1], state.trailing.shape[1]
+        lengths = np.array([len(x.text_ids) for x in layouts])
+        rests = lengths - 1
+        num_tokens = int(rests.sum())
+        slots = np.array([s.slot for s in seats])
+        width = state.block_table.shape[1]
         table = np.zeros((len(seats), width), np.int32)
-        trailing = np.full((len(seats), trailing_width), self.config.tts_pad_id, np.int32)
-        for i, (seat, layout) in enumerate(zip(seats, layouts, strict=True)):
+        for i, seat in enumerate(seats):
             table[i, : len(seat.pages)] = seat.pages
+        trailing_width = max(1, *(len(x.trailing_ids) for x in layouts))
+        trailing = np.zeros((len(seats), trailing_width), np.int32)
+        for i, layout in enumerate(layouts):
             trailing[i, : len(layout.trailing_ids)] = layout.trailing_ids
-        state.block_table[slots] = self._to_device(table)
-        state.trailing[slots] = self._to_device(trailing)
+        last = np.cumsum(lengths) - 1
+        rest = np.delete(np.arange(last[-1] + 1), last)
+        starts = np.repeat(np.cumsum(rests) - rests, rests)
+
+        x = self.embed(layouts)
+        at = self._to_device(slots)
+        state.x[at] = x[self._to_device(last)]
+        state.position[at] = self._to_device(rests)
+        state.block_table[at] = self._to_device(table)
+        state.trailing[at, :trailing_width] = self._to_device(trailing)
         counts = np.array([len(layout.trailing_ids) for layout in layouts])
-        state.trailing_length[slots] = self._to_device(counts)
-        state.position[slots] = self._to_device(np.array(lengths) - 1)
-        state.x[slots] = x[last]
-        state.seen[slots] = False
+        state.trailing_length[at] = self._to_device(counts)
+        state.seen.index_fill_(0, at, False)
+
+        staged = state.staged.grow(num_tokens)
+        staged.position.zero_()
+        staged.slot.fill_(len(state.block_table) - 1)
+        staged.x[:num_tokens] = x[self._to_device(rest)]
+        staged.position[:num_tokens] = self._to_device(np.arange(num_tokens) - starts)
+        staged.slot[:num_tokens] = self._to_device(np.repeat(slots, rests))
+        return num_tokens
+
+    def prefill(self, state: Qwen3State, num_tokens: int) -> None:
+        """Run the staged tokens into the KV."""
+        x, position, slot = state.staged.first(num_tokens)
+        self.talker.prefill(x, position, state.kv, state.block_table[slot])
 
     def step(self, state: Qwen3State, rows: SlotTensors, draw: Draw, bound: int) -> Frame:
         """One frame in every slot."""
         w, end = self.weights, self.config.talker.codec_eos_id
-        state.block_table.mul_(rows.active[:, None])  # a row that ended no longer owns its pages
+        table = state.block_table[:-1]
+        table.mul_(rows.active[:, None])  # a row that ended no longer owns its pages
         position = torch.where(rows.active, state.position, 0)
-        hidden = self.talker.step(state.x, position, state.kv, state.block_table, bound)
+        hidden = self.talker.step(state.x, position, state.kv, table, bound)
         logits = torch.nn.functional.linear(hidden, w.head).float()
         first = draw(logits, 0, self._rules, state.seen)
         state.seen.scatter_(1, first[:, None], True)
@@ -306,13 +335,10 @@ class Qwen3TTS:
         return known
 
     def _to_device(self, values: np.ndarray) -> Tensor:
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device, non_blocking=True)
-
-
-def _cells(pages: tuple[int, ...], count: int) -> np.ndarray:
-    """Where positions 0..count-1 of a row with these pages are stored."""
-    position = np.arange(count)
-    return np.array(pages)[position // PAGE_SIZE] * PAGE_SIZE + position % PAGE_SIZE
+        host = torch.from_numpy(np.ascontiguousarray(values))
+        if self.device.type == "cuda":  # a copy from pageable memory would wait for the device
+            host = host.pin_memory()
+        return host.to(self.device, non_blocking=True)
 
 
 def load(card: ModelCard, device: torch.device, dtype: torch.dtype) -> Qwen3TTS:

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ttsbatch.kernels.packed_attention import packed_attention
 from ttsbatch.kernels.paged_attention import paged_attention
 from ttsbatch.kernels.qk_norm_rope import qk_norm_rope
-from ttsbatch.kernels.reference.qk_norm_rope import rotate
 from ttsbatch.kernels.rms_norm import add_rms_norm, rms_norm
 from ttsbatch.kernels.silu_mul import silu_mul
-from ttsbatch.models.layers import PackedLayout, Rotary, packed_attention
+from ttsbatch.models.layers import Rotary
 from ttsbatch.models.protocol import PAGE_SIZE
 from ttsbatch.models.qwen3_tts.config import StackConfig
 from ttsbatch.models.qwen3_tts.weights import LayerWeights, StackWeights
@@ -56,31 +56,39 @@ class Talker:
         self.config, self.weights = config, weights
         self.rotary = Rotary.make(config.rope_theta, config.head_dim, max_positions, device)
 
-    def prefill(self, x: Tensor, layout: PackedLayout, cells: Tensor, kv: PagedKV) -> Tensor:
+    def prefill(self, x: Tensor, position: Tensor, kv: PagedKV, block_table: Tensor) -> Tensor:
         """Run packed prompts and write their KV.
 
         Args:
             x: [T, E] input of every token.
-            layout: which prompt and position each is.
-            cells: [T] int64 where its KV belongs: page * PAGE_SIZE + offset.
+            position: [T] int64 its place in its prompt; a 0 begins a prompt.
             kv: written in place.
+            block_table: [T, P] int32 pages of each token's row.
 
         Returns:
             [T, E] after the final norm.
         """
-        c = self.config
-        page, offset = cells // PAGE_SIZE, cells % PAGE_SIZE
-        cos, sin = (t[layout.position, None] for t in (self.rotary.cos, self.rotary.sin))
-        heads = [c.num_heads, c.num_kv_heads, c.num_kv_heads]
-        eps = c.rms_norm_eps
+        c, eps = self.config, self.config.rms_norm_eps
+        page = block_table.gather(1, (position // PAGE_SIZE)[:, None])[:, 0].long()
+        offset = position % PAGE_SIZE
         h = rms_norm(x, self.weights.layers[0].input_norm, eps)
         for n, layer in enumerate(self.weights.layers):
-            q, k, v = F.linear(h, layer.qkv).unflatten(-1, (-1, c.head_dim)).split(heads, dim=1)
-            q = rotate(rms_norm(q, layer.q_norm, eps), cos, sin)
-            k = rotate(rms_norm(k, layer.k_norm, eps), cos, sin)
-            kv.k[n, page, :, offset] = k
-            kv.v[n, page, :, offset] = v
-            seen = packed_attention(q, k, v, layout).flatten(1)
+            qkv = F.linear(h, layer.qkv)
+            q = qk_norm_rope(
+                qkv,
+                layer.q_norm,
+                layer.k_norm,
+                self.rotary.cos,
+                self.rotary.sin,
+                position,
+                block_table,
+                kv.k[n],
+                kv.v[n],
+                eps,
+            )
+            k = kv.k[n][page, :, offset]
+            v = qkv.unflatten(1, (-1, c.head_dim))[:, -c.num_kv_heads :]
+            seen = packed_attention(q, k, v, position).flatten(1)
             h, x = add_rms_norm(F.linear(seen, layer.out), x, layer.post_norm, eps)
             h, x = add_rms_norm(mlp(h, layer), x, self._norm_after(n), eps)
         return h

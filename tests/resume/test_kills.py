@@ -1,0 +1,193 @@
+"""Killed at every write and rerun: the records of an unbroken run, each once."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.sinks.fake_run import audio, content, failure, manifest, run
+from tests.sinks.fake_run import utterance as row
+from ttsbatch.sinks.ledger import RECORD, scan
+
+ROWS = [row(f"r{i}") for i in range(7)]
+EDITED = [row("r0", "edited"), *ROWS[1:5], row("r5", "edited"), row("r6", "edited"), row("r7")]
+
+
+@pytest.fixture(autouse=True)
+def _quick_sync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A killed process loses nothing that it wrote, synced or not; the calls are still counted."""
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
+
+
+@pytest.fixture
+def work(tmp_path: Path) -> Iterator[Path]:
+    """A folder in memory where there is one: these tests make and remove thousands of files."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK):
+        yield tmp_path
+        return
+    folder = Path(tempfile.mkdtemp(prefix="ttsbatch-test-", dir=memory))
+    yield folder
+    shutil.rmtree(folder)
+
+
+WRITES = ("open", "write", "fsync", "replace", "unlink", "mkdir", "rmdir", "truncate")
+
+
+def killed(job: Callable[[], object], at: int) -> bool:
+    """Run a job in a child that dies at the n-th system call that changes a file.
+
+    A write dies half done. Returns whether the child died before the job was through.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # fork beside numpy's idle threads
+        pid = os.fork()
+    if pid == 0:
+        try:
+            left = [at]
+            for name in WRITES:
+                setattr(os, name, _dying(getattr(os, name), name, left))
+            job()
+            os._exit(0)
+        finally:
+            os._exit(3)
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    assert code in (0, 9), "the job itself failed"
+    return code == 9
+
+
+def _dying(call: Callable, name: str, left: list[int]) -> Callable:
+    def wrapped(*args, **kwargs):
+        if name != "open" or args[1] & os.O_CREAT:
+            left[0] -= 1
+            if left[0] == 0:
+                if name == "write":
+                    call(args[0], bytes(args[1])[: len(args[1]) // 2])
+                os._exit(9)
+        return call(*args, **kwargs)
+
+    return wrapped
+
+
+def kill_everywhere(start: Path | None, work: Path, rows: list, codes: bool) -> int:
+    """Kill a run over a copy of `start` at its every write, resume, compare; returns how many."""
+    whole = work / "whole"
+    if start is not None:
+        shutil.copytree(start, whole)
+    rejects = [failure(90)]
+    run(whole, rows, rejects, codes)
+    expected = audio(whole)
+    at = 0
+    while True:
+        at += 1
+        out = work / f"{at}"
+        if start is not None:
+            shutil.copytree(start, out)
+        was_killed = killed(lambda out=out: run(out, rows, rejects, codes), at)
+        if not was_killed:
+            return at - 1
+        finished = {p: c for p, c in content(out).items() if p.endswith(".wav")} if at % 5 else {}
+        made = run(out, rows, rejects, codes)
+        assert audio(out) == expected, f"killed at write {at}"
+        lines = {m["id"]: m["audio_filepath"] for m in manifest(out)}
+        for path, state in finished.items():  # finished audio is not made again
+            id = next((i for i, p in lines.items() if p == path), None)
+            if id is not None and id not in made:
+                assert content(out)[path] == state
+        left = {p.name for p in (out / "ledger").rglob("*") if p.is_file()}
+        assert left == {"lock", "commits.bin"}, f"killed at write {at}"
+        if codes:
+            assert len([p for p in (out / "codes").rglob("*") if p.is_file()]) == len(expected)
+        if at % 4 == 0:
+            before = content(out)
+            assert run(out, rows, rejects, codes) == []
+            assert content(out) == before
+        shutil.rmtree(out)
+
+
+def test_first_run_killed_at_every_write(work: Path) -> None:
+    assert kill_everywhere(None, work, ROWS[:5], codes=True) > 60
+
+
+def test_run_over_edited_rows_killed_at_every_write(work: Path) -> None:
+    start = work / "start"
+    run(start, ROWS, [failure(90)])
+    assert kill_everywhere(start, work, EDITED, False) > 50
+
+
+def test_repair_itself_killed_at_every_write(work: Path) -> None:
+    start = work / "start"
+    run(start, ROWS, [failure(90)])
+    for at in range(30, 200):
+        broken = work / "broken"
+        shutil.copytree(start, broken)
+        assert killed(lambda out=broken: run(out, EDITED, [failure(90)]), at)
+        if (broken / "ledger/compaction").exists():
+            break
+        shutil.rmtree(broken)
+    assert (broken / "ledger/manifest.new").exists()
+    assert kill_everywhere(broken, work, EDITED, False) > 10
+
+
+def test_killed_reverted_edit_does_not_leave_the_wrong_audio(work: Path) -> None:
+    run(work / "start", ROWS)
+    expected = audio(work / "start")
+    for at in range(5, 60, 2):
+        out = work / f"{at}"
+        shutil.copytree(work / "start", out)
+        if not killed(lambda out=out: run(out, EDITED[:7]), at):
+            break
+        run(out, ROWS)
+        assert audio(out) == expected, f"killed at write {at}"
+
+
+def test_lock_of_a_killed_run_is_free(work: Path) -> None:
+    assert killed(lambda: run(work, ROWS), 20)
+    assert (work / "ledger/session.json").exists()
+    run(work, ROWS)
+    assert not (work / "ledger/session.json").exists()
+
+
+def test_ledger_torn_at_any_byte_keeps_the_whole_records_before_it(work: Path) -> None:
+    run(work, ROWS)
+    path = work / "ledger/commits.bin"
+    data = path.read_bytes()
+    manifest_bytes = (work / "manifest.jsonl").stat().st_size
+    for length in range(len(data)):
+        path.write_bytes(data[:length])
+        found = scan(path, manifest_bytes)
+        records = max(length // RECORD.itemsize - 1, 0)  # the first is the header
+        assert len(found.finished) == found.totals.all.utterances == max(records - 1, 0)
+        assert found.size_bytes == length - length % RECORD.itemsize
+
+
+@pytest.mark.parametrize("name", ["ledger/commits.bin", "manifest.jsonl"])
+def test_run_resumes_after_a_torn_file(work: Path, name: str) -> None:
+    start = work / "start"
+    run(start, ROWS[:3])
+    expected = audio(start)
+    size = (start / name).stat().st_size
+    for length in range(0, size, 17):
+        out = work / "out"
+        shutil.copytree(start, out)
+        os.truncate(out / name, length)
+        run(out, ROWS[:3])
+        assert audio(out) == expected, f"torn at byte {length}"
+        shutil.rmtree(out)
+
+
+def test_garbage_after_the_ledger_is_cut_off(work: Path) -> None:
+    run(work, ROWS)
+    path = work / "ledger/commits.bin"
+    good = path.read_bytes()
+    for tail in (b"\0" * 96, b"\xff" * 250, b"x"):
+        path.write_bytes(good + tail)
+        assert run(work, ROWS) == []
+        assert path.read_bytes() == good

@@ -1,0 +1,114 @@
+"""A producer of rows whose samples depend on id and text alone, and a run of it into a sink."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ttsbatch.plan import RunPlan, make_plan
+from ttsbatch.sinks.shards import ShardSink
+from ttsbatch.types import Failure, ModelCard, SegmentNote, ShardRecord, Utterance
+
+CARD = ModelCard(
+    name="fake",
+    family="fake",
+    path=None,
+    sample_rate_hz=8000,
+    frame_rate_hz=12.5,
+    num_codebooks=2,
+    max_frames=100,
+    languages=("en",),
+    speaks_auto=True,
+    voices=("one",),
+    default_voice="one",
+    options=frozenset(),
+    needs_reference=False,
+    licence="CC0-1.0",
+    num_parameters=0,
+    content_hash="0123",
+)
+
+
+def plan(**values: Any) -> RunPlan:
+    return make_plan({"corpus": ["c.jsonl"], "shard_size": 3, **values})
+
+
+def utterance(id: str, text: str | None = None, **fields: Any) -> Utterance:
+    text = f"text of {id}" if text is None else text
+    base = Utterance(id, text, text, "c.jsonl", 1, "one", "en", seed=7)
+    return replace(base, **fields)
+
+
+def record(sink: ShardSink, u: Utterance, codes: bool = False) -> ShardRecord:
+    seed = zlib.crc32(repr((u.id, u.text)).encode("utf8", "replace"))
+    rng = np.random.default_rng(seed)
+    samples = rng.integers(-9000, 9000, 50 + seed % 50).astype(np.int16)
+    return ShardRecord(
+        utterance=u,
+        key=sink.key_of(u),
+        samples=samples,
+        sample_rate_hz=8000,
+        finish_reason="stop",
+        num_frames=3,
+        attempts=1,
+        segments=(SegmentNote(u.spoken_text, "stop"),),
+        checks={"verdict": "pass", "reasons": []},
+        codes=rng.integers(0, 99, (3, 2)).astype(np.int16) if codes else None,
+    )
+
+
+def failure(line: int, reason: str = "empty_text", stage: Any = "validate") -> Failure:
+    return Failure("c.jsonl", line, f"bad-{line}", stage, reason, "no letter", {"text": ""})
+
+
+def run(
+    out: Path,
+    rows: Iterable[Utterance],
+    rejects: Iterable[Failure] = (),
+    codes: bool = False,
+    group_rows: int = 2,
+    **values: Any,
+) -> list[str]:
+    """One session; returns the ids that it made."""
+    rows = list(rows)
+    made = []
+    run_plan = plan(save_codes=codes, **values)
+    with ShardSink(out, run_plan, CARD, group_seconds=0.01, group_rows=group_rows) as sink:
+        sink.reject(rejects)
+        for u in rows:
+            sink.names.note(u)
+        for u in rows:
+            if not sink.is_finished(u):
+                sink.write(record(sink, u, codes))
+                made.append(u.id)
+    return made
+
+
+def manifest(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "manifest.jsonl").read_text("utf8").splitlines()]
+
+
+def content(out: Path) -> dict[str, tuple[bytes, int]]:
+    """Every file of OUT: bytes and time."""
+    return {
+        p.relative_to(out).as_posix(): (p.read_bytes(), p.stat().st_mtime_ns)
+        for p in sorted(out.rglob("*"))
+        if p.is_file()
+    }
+
+
+def audio(out: Path) -> dict[str, bytes]:
+    """id -> bytes of its audio file; checks that no other file is there."""
+    lines = manifest(out)
+    files = {m["id"]: (out / m["audio_filepath"]).read_bytes() for m in lines}
+    assert len(files) == len(lines), "an id is there twice"
+    named = {m["audio_filepath"] for m in lines}
+    there = {p.relative_to(out).as_posix() for p in (out / "audio").rglob("*") if p.is_file()}
+    assert there == named
+    return files

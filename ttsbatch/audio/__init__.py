@@ -1,0 +1,1 @@
+"""Samples on the host: encoding and joining."""

@@ -1,0 +1,22 @@
+"""Waveform to the bytes of a WAV file."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import numpy.typing as npt
+
+
+def encode_wav(samples: npt.NDArray[np.int16], sample_rate_hz: int) -> bytes:
+    """A 16-bit mono WAV file; the same samples always give the same bytes.
+
+    Args:
+        samples: [N] int16.
+        sample_rate_hz: as the header says it.
+    """
+    import soundfile
+
+    buffer = io.BytesIO()
+    soundfile.write(buffer, samples, sample_rate_hz, format="WAV", subtype="PCM_16")
+    return buffer.getvalue()

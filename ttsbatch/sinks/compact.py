@@ -1,0 +1,62 @@
+"""Taking replaced rows out of manifest and ledger, both at once.
+
+The two new files are made durable first, then an intent says so; from there on the renames are
+only finished, after a crash by the next run.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+
+from ttsbatch.sinks.durable import remove_files, replace_file, sync_path, write_file
+from ttsbatch.sinks.ledger import MAGIC, Records, live_rows, seal
+from ttsbatch.sinks.manifest import copy_lines, read_lines
+
+
+def finish_compaction(manifest: Path, commits: Path) -> None:
+    """Complete a compaction that a crash cut short; drop one that had not come to its intent."""
+    new_manifest, new_commits, intent = _paths(commits)
+    if intent.exists():
+        if new_manifest.exists():
+            os.replace(new_manifest, manifest)
+            sync_path(manifest.parent)
+        if new_commits.exists():
+            os.replace(new_commits, commits)
+        sync_path(commits.parent)
+        intent.unlink()
+        sync_path(commits.parent)
+    for leftover in (new_manifest, new_commits):
+        leftover.unlink(missing_ok=True)
+
+
+def compact(out: Path, manifest: Path, commits: Path, temp_folder: Path, size_bytes: int) -> None:
+    """Remove the replaced rows of a ledger of `size_bytes`: files, manifest lines, records."""
+    live, dead, sessions = live_rows(commits, size_bytes)
+    _remove_replaced_files(out, manifest, live, dead)
+    new_manifest, new_commits, intent = _paths(commits)
+    moved = copy_lines(manifest, live, new_manifest)
+    write_file(new_commits, MAGIC + seal(np.concatenate([sessions, moved])))
+    sync_path(new_commits)
+    replace_file(intent, b"{}", temp_folder)
+    finish_compaction(manifest, commits)
+
+
+def _paths(commits: Path) -> tuple[Path, Path, Path]:
+    folder = commits.parent
+    return folder / "manifest.new", folder / "commits.new", folder / "compaction"
+
+
+def _remove_replaced_files(out: Path, manifest: Path, live: Records, dead: Records) -> None:
+    replaced = np.isin(live["id_hi"], dead["id_hi"])
+    in_use = {path for line in read_lines(manifest, live[replaced]) for path in _files(line)}
+    gone = {path for line in read_lines(manifest, dead) for path in _files(line)} - in_use
+    remove_files([out / path for path in sorted(gone)], out)
+
+
+def _files(line: bytes) -> list[str]:
+    row = json.loads(line)
+    return [p for p in (row["audio_filepath"], row.get("codes_filepath")) if p]

@@ -1,0 +1,92 @@
+"""manifest.jsonl: one line per produced utterance, as the README documents it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ttsbatch.sinks.jsonlines import encode_line
+from ttsbatch.sinks.ledger import Records
+from ttsbatch.types import ShardRecord
+
+_CHUNK_BYTES = 1 << 20
+
+
+def manifest_line(
+    record: ShardRecord, model: str, audio_path: str, codes_path: str | None
+) -> bytes:
+    """The line of a finished row; the paths are relative to OUT."""
+    u = record.utterance
+    line: dict[str, Any] = {
+        "id": u.id,
+        "audio_filepath": audio_path,
+        "file_name": u.file_name,
+        "text": u.text,
+        "spoken_text": u.spoken_text,
+        "duration": len(record.samples) / record.sample_rate_hz,
+        "num_samples": len(record.samples),
+        "sample_rate": record.sample_rate_hz,
+        "model": model,
+        "voice": u.voice,
+        "language": u.language,
+        "seed": u.seed,
+        "attempts": record.attempts,
+        "finish_reason": record.finish_reason,
+        "num_frames": record.num_frames,
+        "segments": [{"text": s.text, "finish_reason": s.finish_reason} for s in record.segments],
+        "checks": record.checks,
+        "source": u.source,
+        "line": u.line,
+        "extra": u.extra,
+    }
+    if codes_path is not None:
+        line["codes_filepath"] = codes_path
+    return encode_line(line)
+
+
+def read_lines(path: Path, rows: Records) -> Iterator[bytes]:
+    """The lines that ledger records point to, in the order of the records."""
+    with path.open("rb") as file:
+        for offset, length in zip(rows["offset"].tolist(), rows["length"].tolist(), strict=True):
+            file.seek(offset)
+            yield file.read(length)
+
+
+def copy_lines(path: Path, rows: Records, to: Path) -> Records:
+    """Write the lines of some records to a new file, durably; returns the records re-pointed."""
+    moved = rows.copy()
+    lengths = rows["length"].astype(np.uint64)
+    moved["offset"] = np.cumsum(lengths) - lengths
+    with path.open("rb") as file, to.open("wb") as out:
+        for start, end in _spans(zip(rows["offset"].tolist(), lengths.tolist(), strict=True)):
+            file.seek(start)
+            _copy(file, out, end - start)
+        out.flush()
+        os.fsync(out.fileno())
+    return moved
+
+
+def _spans(pieces: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Neighbouring (offset, length) pieces as (start, end) of the runs that they form."""
+    start = end = 0
+    for offset, length in pieces:
+        if offset != end and end > start:
+            yield start, end
+        if offset != end:
+            start = offset
+        end = offset + length
+    if end > start:
+        yield start, end
+
+
+def _copy(file: Any, out: Any, num_bytes: int) -> None:
+    while num_bytes > 0:
+        chunk = file.read(min(num_bytes, _CHUNK_BYTES))
+        if not chunk:
+            return
+        out.write(chunk)
+        num_bytes -= len(chunk)

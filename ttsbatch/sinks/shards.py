@@ -1,0 +1,352 @@
+"""ShardSink: the finished rows of a run, into OUT, each exactly once whatever happens.
+
+The order of a commit is the whole trick: files durable under temporary names, then their final
+names, then the manifest lines, then the ledger. What the ledger holds is finished; whatever else
+a crash left is removed by the next run, which makes those rows again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import numpy as np
+
+from ttsbatch.errors import SinkError
+from ttsbatch.plan import RunPlan
+from ttsbatch.sinks import ledger
+from ttsbatch.sinks.compact import compact, finish_compaction
+from ttsbatch.sinks.durable import (
+    AppendFile,
+    as_sink_error,
+    cut_file,
+    remove_files,
+    replace_file,
+    sink_error,
+    write_file,
+)
+from ttsbatch.sinks.failures import FailureFile
+from ttsbatch.sinks.keys import content_key, run_settings, settings_fingerprint
+from ttsbatch.sinks.layout import FolderLayout, Placed
+from ttsbatch.sinks.lock import OutLock
+from ttsbatch.sinks.manifest import manifest_line, read_lines
+from ttsbatch.sinks.names import NameBook
+from ttsbatch.sinks.outdir import check_settings, claim_folder, read_run, run_json
+from ttsbatch.sinks.totals import FLAG_FLAGGED, FLAG_LENGTH, Spent
+from ttsbatch.sinks.writer import GroupWriter
+from ttsbatch.types import Failure, ModelCard, ShardRecord, Utterance
+
+GROUP_SECONDS = 0.5  # the most that a kill can cost, in finished but uncommitted work
+GROUP_ROWS = 256
+
+
+class ShardSink:
+    """OUT of one run; a context manager.
+
+    Opening takes the lock, checks that OUT holds this run and puts right what a crash left.
+    Methods are for one thread; encoding and writing happen on another.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        plan: RunPlan,
+        card: ModelCard,
+        *,
+        group_seconds: float = GROUP_SECONDS,
+        group_rows: int = GROUP_ROWS,
+    ) -> None:
+        """Open OUT.
+
+        Raises:
+            PlanError: OUT was begun with other settings; nothing in it was changed.
+            SinkError: OUT is in use, somebody else's, damaged, or cannot be written.
+        """
+        self.out = out
+        self.stage_seconds = {"encode": 0.0, "write": 0.0}
+        self.num_written = 0
+        self._model = card.name
+        settings = run_settings(plan, card)
+        self._fingerprint = settings_fingerprint(settings)
+        folder = claim_folder(out)
+        self._temp_folder = folder / "tmp"
+        self._manifest_path = out / "manifest.jsonl"
+        self._commits_path = folder / "commits.bin"
+        self._manifest: AppendFile | None = None
+        self._commits: AppendFile | None = None
+        self._lock = OutLock(folder)
+        try:
+            self._open(plan, card, settings)
+        except OSError as e:
+            self._lock.release()
+            raise sink_error(e, out) from e
+        except BaseException:
+            self._lock.release()
+            raise
+        self._writer = GroupWriter(
+            self._commit, min(group_rows, ledger.MAX_GROUP_ROWS), group_seconds
+        )
+
+    def _open(self, plan: RunPlan, card: ModelCard, settings: dict[str, object]) -> None:
+        run = read_run(self.out)
+        if run is not None and run["settings"] != settings and self._has_rows():
+            check_settings(self.out, run, settings)
+        self._lock.sign()
+        self._temp_folder.mkdir(exist_ok=True)
+        remove_files([p for p in self._temp_folder.iterdir() if p.is_file()], self._temp_folder)
+        if run is None or run["settings"] != settings:  # new, or nothing made with the old ones
+            replace_file(self.out / "run.json", run_json(plan, card, settings), self._temp_folder)
+        for name in ("manifest.jsonl", "failures.jsonl"):
+            if not (self.out / name).exists():
+                write_file(self.out / name, b"")
+        self.names = NameBook()
+        self._layout = FolderLayout(self.out, self._temp_folder, plan.output.shard_size, self.names)
+        self._failures = FailureFile(self.out / "failures.jsonl", self._temp_folder)
+        finish_compaction(self._manifest_path, self._commits_path)
+        found = self._scan()
+        if found.num_gone:
+            self._cut(found)
+            self._compact(found.size_bytes)
+            found = self._scan()
+        lines = list(read_lines(self._manifest_path, found.last_rows))
+        if not all(line.startswith(b'{"id": ') and line.endswith(b"}\n") for line in lines):
+            raise SinkError(
+                f"{self._manifest_path}: was changed since it was written (its lines are not "
+                "where the ledger has them); restore it, or write to another folder"
+            )
+        self._cut(found)
+        self._layout.recover(found.last_shard, lines)
+        self._finished, self.totals = found.finished, found.totals
+        self._num_replaced = 0
+        self._session_noted = False
+        self.session = found.last_session + 1
+
+    def _has_rows(self) -> bool:
+        return self._commits_path.exists() and len(self._scan().finished) > 0
+
+    def _scan(self) -> ledger.Scan:
+        manifest = self._manifest_path
+        size = manifest.stat().st_size if manifest.exists() else 0
+        return ledger.scan(self._commits_path, size)
+
+    def _cut(self, found: ledger.Scan) -> None:
+        if self._commits_path.exists():
+            cut_file(self._commits_path, found.size_bytes)
+        cut_file(self._manifest_path, found.manifest_bytes)
+
+    def _compact(self, size_bytes: int) -> None:
+        compact(self.out, self._manifest_path, self._commits_path, self._temp_folder, size_bytes)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        # On the way out of an error, that error is the one to show, not a second one from here.
+        with contextlib.suppress(SinkError) if error is not None else contextlib.nullcontext():
+            self.close()
+
+    # -- what is finished
+
+    @property
+    def num_finished(self) -> int:
+        """Rows that were finished when OUT was opened."""
+        return len(self._finished)
+
+    def key_of(self, utterance: Utterance) -> str:
+        """The resume key of a row under this run's settings, for its ShardRecord."""
+        return content_key(utterance, self._fingerprint)
+
+    def is_finished(self, utterance: Utterance) -> bool:
+        """Whether an earlier session made this very row: same id, content and settings."""
+        found = self._finished.find(ledger.id_hash(utterance.id))
+        return found is not None and found[0] == ledger.key_hash(self.key_of(utterance))[0]
+
+    # -- rows that are not made
+
+    @property
+    def num_rejected(self) -> int:
+        """Rejected rows of this session's corpus."""
+        return self._failures.num_rejected
+
+    @property
+    def num_failed(self) -> int:
+        """Rows that failed in this session."""
+        return self._failures.num_failed
+
+    @property
+    def changed(self) -> bool:
+        """Whether this session wrote anything."""
+        return self.num_written > 0 or self._failures.changed
+
+    def reject(self, failures: Iterable[Failure]) -> int:
+        """Write the rejects of the whole corpus; the iterator is pulled once, to its end.
+
+        Returns:
+            Their number.
+
+        Raises:
+            SinkError: failures.jsonl cannot be written.
+        """
+        return self._failures.reject(failures)
+
+    def fail(self, failure: Failure) -> None:
+        """Add a row that failed as it was made; it is tried again by the next session.
+
+        Raises:
+            SinkError: failures.jsonl cannot be written.
+        """
+        with as_sink_error(self._failures.path):
+            self._failures.fail(failure)
+
+    # -- rows that are made
+
+    def write(self, record: ShardRecord, spent: Spent = Spent()) -> None:
+        """Queue a finished row.
+
+        Raises:
+            SinkError: this or an earlier row could not be written.
+        """
+        self._writer.put((record, spent), record.samples.nbytes)
+
+    def flush(self) -> None:
+        """Wait until every row so far is committed; `totals` then hold them.
+
+        Raises:
+            SinkError: a row could not be written.
+        """
+        self._writer.flush()
+
+    def note_session(self) -> None:
+        """Put this session into the ledger even if it has made no row. After `flush` only.
+
+        Raises:
+            SinkError: the ledger cannot be written.
+        """
+        with as_sink_error(self._commits_path):
+            if note := self._session_note():
+                self._commits_file().append(note)
+
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a file at the top of OUT as a whole, such as report.json.
+
+        Raises:
+            SinkError: it cannot be written.
+        """
+        with as_sink_error(self.out / name):
+            replace_file(self.out / name, data, self._temp_folder)
+
+    def close(self) -> None:
+        """Commit what is queued, take replaced rows out, and free the lock.
+
+        Raises:
+            SinkError: a row could not be written. What was committed before stays valid.
+        """
+        try:
+            with as_sink_error(self.out):
+                self._writer.close()
+                if self._num_replaced and self._commits is not None:
+                    self._compact(self._commits.size_bytes)
+                    self._num_replaced = 0
+                self._failures.forget_old()
+        finally:
+            for file in (self._manifest, self._commits):
+                if file is not None:
+                    file.close()
+            self._lock.release()
+
+    # -- the writer thread
+
+    def _commit(self, group: list[tuple[ShardRecord, Spent]]) -> None:
+        start = time.perf_counter()
+        encode_before = self.stage_seconds["encode"]
+        with as_sink_error(self.out):
+            self._commit_group(group)
+        encode = self.stage_seconds["encode"] - encode_before
+        self.stage_seconds["write"] += time.perf_counter() - start - encode
+
+    def _commit_group(self, group: list[tuple[ShardRecord, Spent]]) -> None:
+        if self._manifest is None:
+            self._manifest = AppendFile(self._manifest_path)
+        commits = self._commits_file()
+        placed = [(record, self._layout.place(record)) for record, _ in group]
+        staged = self._layout.stage(placed, self._count_encode)
+        notes, replaced = self._notes(group)
+        if notes:
+            commits.append(notes)
+        self._layout.publish(staged)
+        lines = [manifest_line(r, self._model, p.audio_path, p.codes_path) for r, p in placed]
+        offset = self._manifest.append(b"".join(lines))
+        records = self._ledger_records(group, placed, lines, offset)
+        commits.append(ledger.seal(records))
+        for old in replaced:
+            self.totals.add(old, sign=-1)
+        self.totals.add(records)
+        self._num_replaced += len(replaced)
+        self.num_written += len(group)
+
+    def _commits_file(self) -> AppendFile:
+        if self._commits is None:
+            self._commits = AppendFile(self._commits_path)
+        return self._commits
+
+    def _count_encode(self, seconds: float) -> None:
+        self.stage_seconds["encode"] += seconds
+
+    def _notes(self, group: list[tuple[ShardRecord, Spent]]) -> tuple[bytes, list[ledger.Records]]:
+        """What the ledger must hold before the names change, and the rows that are replaced."""
+        gone = np.zeros(len(group), ledger.RECORD)
+        replaced: list[ledger.Records] = []
+        for record, _ in group:
+            hashed = ledger.id_hash(record.utterance.id)
+            if (found := self._finished.find(hashed)) is not None:
+                note = gone[len(replaced)]
+                note["kind"], note["session"] = ledger.GONE, self.session
+                note["id_hi"], note["id_lo"] = hashed
+                replaced.append(ledger.read_record(self._commits_path, found[1]))
+        return self._session_note() + ledger.seal(gone[: len(replaced)]), replaced
+
+    def _session_note(self) -> bytes:
+        """The record that begins this session, and the header of a new ledger; only once."""
+        if self._session_noted:
+            return b""
+        note = np.zeros(1, ledger.RECORD)
+        note["kind"], note["session"], note["elapsed_s"] = ledger.SESSION, self.session, time.time()
+        self.totals.begin_session(self.session, float(note["elapsed_s"][0]))
+        self._session_noted = True
+        return (b"" if self._commits_file().size_bytes else ledger.MAGIC) + ledger.seal(note)
+
+    def _ledger_records(
+        self,
+        group: list[tuple[ShardRecord, Spent]],
+        placed: list[tuple[ShardRecord, Placed]],
+        lines: list[bytes],
+        offset: int,
+    ) -> ledger.Records:
+        records = np.zeros(len(group), ledger.RECORD)
+        for i, ((record, spent), (_, place), line) in enumerate(
+            zip(group, placed, lines, strict=True)
+        ):
+            row = records[i]
+            row["id_hi"], row["id_lo"] = ledger.id_hash(record.utterance.id)
+            row["key_hi"], row["key_lo"] = ledger.key_hash(record.key)
+            row["offset"], row["length"], row["shard"] = offset, len(line), place.shard
+            row["num_samples"] = len(record.samples)
+            row["sample_rate_hz"] = record.sample_rate_hz
+            row["num_chars"] = len(record.utterance.spoken_text)
+            row["elapsed_s"], row["cost_s"] = spent.elapsed_s, spent.cost_s
+            row["session"], row["attempts"] = self.session, record.attempts
+            row["kind"] = ledger.MADE
+            row["flags"] = (FLAG_FLAGGED if record.checks.get("verdict") == "flag" else 0) | (
+                FLAG_LENGTH if record.finish_reason == "length" else 0
+            )
+            offset += len(line)
+        return records

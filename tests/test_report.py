@@ -1,0 +1,158 @@
+"""The report: counts from the ledger, times from the sessions, nothing rewritten for nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from tests.sinks.fake_run import CARD, content, failure, manifest, plan, record, utterance
+from ttsbatch.errors import SinkError
+from ttsbatch.report import Meter, RunReport, finish_report, load_report
+from ttsbatch.report_views import markdown, summary_table
+from ttsbatch.sinks.shards import ShardSink
+from ttsbatch.types import EngineStats, Utterance
+
+ROWS = [utterance(f"r{i}") for i in range(6)]
+
+
+def session(
+    out: Path, rows: list[Utterance], stop_after: int = 99, failed: int = 0, die: bool = False
+) -> RunReport:
+    meter = Meter()
+    stats = EngineStats(num_slots=4, num_steps=10, busy_slot_steps=30, total_slot_steps=40)
+    stats.devices.append("cpu")
+    stats.add_seconds("load", 3.0)
+    stats.add_seconds("decode", 0.5)
+    with ShardSink(out, plan(), CARD, group_seconds=0.01) as sink:
+        sink.reject([failure(90), failure(91)])
+        todo = []
+        for u in rows:
+            meter.count_row(done := sink.is_finished(u))
+            if not done:
+                todo.append(u)
+        meter.num_valid += failed
+        meter.begin_speaking()
+        for u in todo[:stop_after]:
+            meter.begin_row(u.id)
+            made = record(sink, u)
+            sink.write(made, meter.add(made))
+        for i in range(failed):
+            sink.fail(failure(50 + i, "engine_error", "engine"))
+        if die:
+            sink.flush()
+            os._exit(9)
+        return finish_report(sink, meter, stats, "finished")
+
+
+def test_report_counts_agree_with_the_files(tmp_path: Path) -> None:
+    report = session(tmp_path, ROWS, failed=1).values
+    lines = manifest(tmp_path)
+    assert report["utterances"] == {"in": 9, "made": 6, "rejected": 2, "failed": 1, "flagged": 0}
+    assert report["audio_seconds"] == pytest.approx(sum(m["duration"] for m in lines))
+    assert report["rtf"] == pytest.approx(report["wall_seconds"] / report["audio_seconds"])
+    assert report["rtf"] * report["audio_seconds_per_second"] == pytest.approx(1)
+    assert report["load_seconds"] == 3.0
+    assert report["finish_reasons"] == {"stop": 6, "length": 0}
+    assert report["slots"] == {"count": 4, "mean_busy": 3.0, "busy_share": 0.75}
+    assert set(report["stages"]) == {"prepare", "prefill", "decode", "codec", "encode", "write"}
+    assert report["stages"]["decode"]["busy_seconds"] == 0.5
+    assert report["stages"]["write"]["busy_seconds"] > 0
+    buckets = report["length_buckets"].values()
+    assert sum(b["utterances"] for b in buckets) == 6
+    assert sum(b["wall_seconds"] for b in buckets) <= report["wall_seconds"]
+    assert report["devices"]["cpu"]["audio_seconds"] == pytest.approx(report["audio_seconds"])
+    assert report["peak_memory"]["host_bytes"] > 10 << 20
+    assert report == load_report(tmp_path).values == json.loads(RunReport(report).to_json())
+
+
+def test_totals_cover_all_sessions(tmp_path: Path) -> None:
+    first = session(tmp_path, ROWS, stop_after=2).values
+    both = session(tmp_path, ROWS).values
+    assert both["utterances"]["made"] == 6
+    assert [s["made"] for s in both["sessions"]] == [2, 4]
+    assert [s["number"] for s in both["sessions"]] == [1, 2]
+    assert both["audio_seconds"] == pytest.approx(sum(m["duration"] for m in manifest(tmp_path)))
+    assert both["wall_seconds"] > first["wall_seconds"]
+    assert both["load_seconds"] == 6.0
+
+
+def test_rerun_with_nothing_to_do_leaves_the_report_alone(tmp_path: Path) -> None:
+    many = [utterance(f"m{i}") for i in range(300)]  # enough for sums to differ in their order
+    session(tmp_path, many, stop_after=999)
+    before = content(tmp_path)
+    assert session(tmp_path, many).values["utterances"]["made"] == 300
+    assert content(tmp_path) == before
+    fewer = session(tmp_path, many[:3]).values
+    assert fewer["utterances"]["in"] == 5
+    assert len(fewer["sessions"]) == 1
+
+
+def test_killed_session_counts_with_the_time_of_its_last_row(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        session(tmp_path, ROWS, stop_after=3, die=True)
+    os.waitpid(pid, 0)
+    report = session(tmp_path, ROWS).values
+    assert [(s["ended"], s["made"]) for s in report["sessions"]] == [("killed", 3), ("finished", 3)]
+    assert report["sessions"][0]["wall_seconds"] > 0
+    assert report["utterances"]["made"] == 6
+
+
+def test_edited_row_counts_once(tmp_path: Path) -> None:
+    session(tmp_path, ROWS)
+    report = session(tmp_path, [utterance("r0", "a longer text of r0"), *ROWS[1:]]).values
+    assert report["utterances"]["made"] == 6
+    assert report["finish_reasons"]["stop"] == 6
+    assert report["audio_seconds"] == pytest.approx(sum(m["duration"] for m in manifest(tmp_path)))
+
+
+def test_row_costs_add_up_to_the_wall_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("ttsbatch.report.time.perf_counter", lambda: clock[0])
+    meter = Meter()
+    with ShardSink(tmp_path, plan(), CARD) as sink:
+        a, b = (record(sink, u) for u in ROWS[:2])
+    meter.begin_speaking()
+    meter.begin_row("r0")
+    clock[0] = 2.0  # 2 s alone
+    meter.begin_row("r1")
+    clock[0] = 5.0  # 3 s shared
+    first = meter.add(a)
+    clock[0] = 9.0  # 4 s alone
+    second = meter.add(b)
+    assert (first.elapsed_s, first.cost_s) == (5.0, 3.5)
+    assert (second.elapsed_s, second.cost_s) == (9.0, 5.5)
+    assert meter.wall_s == 9.0
+
+
+def test_views_show_the_key_figures(tmp_path: Path) -> None:
+    values = session(tmp_path, ROWS).values
+    text = markdown(values)
+    assert text == (tmp_path / "report.md").read_text("utf8")
+    assert "8 in = 6 made + 2 rejected + 0 failed" in text
+    assert "| decode | 0.50 |" in text
+    console = Console(width=100, record=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    console.print(summary_table(values))
+    assert "6 made" in console.export_text()
+    console.file.close()
+
+
+def test_report_of_a_run_without_audio_has_no_rates(tmp_path: Path) -> None:
+    report = session(tmp_path, []).values
+    assert (report["rtf"], report["audio_seconds"]) == (None, 0)
+    assert "RTF (wall / audio) | - |" in markdown(report)
+
+
+def test_missing_and_damaged_reports_are_sink_errors(tmp_path: Path) -> None:
+    with pytest.raises(SinkError, match="no report"):
+        load_report(tmp_path)
+    (tmp_path / "report.json").write_text("[1]")
+    with pytest.raises(SinkError, match="expected a report"):
+        load_report(tmp_path)

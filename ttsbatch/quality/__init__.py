@@ -1,0 +1,5 @@
+"""Is it speech, all of it, and no more? A module per measure; `check` gives the verdict."""
+
+from ttsbatch.quality.verdict import check
+
+__all__ = ["check"]

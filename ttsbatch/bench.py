@@ -16,14 +16,41 @@ import torch
 
 from ttsbatch.engine.budget import make_job
 from ttsbatch.engine.decode import DecodeLoop, FinishedCodes
-from ttsbatch.engine.queue import JobQueue, Prefetch
+from ttsbatch.engine.queue import JobQueue, Prefetch, Refusal
 from ttsbatch.engine.slots import Job
 from ttsbatch.models.protocol import PAGE_SIZE, CodecLM, PreparedPrompt
 from ttsbatch.types import EngineStats, Segment, Utterance
 
 MEAN_S, SIGMA, LONGEST_S, SHORTEST_S = 5.0, 0.6, 20.0, 0.5
 CHARS_PER_S = 14.0
-WORDS = ["the", "a", "river", "light", "under", "stone", "quiet", "morning", "paper", "window", "garden", "north", "slow", "bread", "copper", "harbour", "little", "weather", "answer", "yellow", "market", "carry", "evening", "between", "wooden", "letter"]
+WORDS = [
+    "the",
+    "a",
+    "river",
+    "light",
+    "under",
+    "stone",
+    "quiet",
+    "morning",
+    "paper",
+    "window",
+    "garden",
+    "north",
+    "slow",
+    "bread",
+    "copper",
+    "harbour",
+    "little",
+    "weather",
+    "answer",
+    "yellow",
+    "market",
+    "carry",
+    "evening",
+    "between",
+    "wooden",
+    "letter",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +88,7 @@ def workload(count: int, seed: int = 0, voice: str | None = "ryan") -> list[dict
         words: list[str] = []
         while sum(map(len, words)) + len(words) < seconds * CHARS_PER_S:
             words.append(WORDS[rng.integers(len(WORDS))])
-        row = {"id": f"bench-{i:05d}", "text": " ".join(words).capitalize() + "."}
+        row: dict[str, Any] = {"id": f"bench-{i:05d}", "text": " ".join(words).capitalize() + "."}
         rows.append(row | {"max_seconds": round(float(seconds), 2), "voice": voice})
     return rows
 
@@ -98,9 +125,9 @@ def bench_ar(model: CodecLM, slots: int, count: int, use_graphs: bool = True) ->
     longest = int(LONGEST_S * model.spec.frame_rate_hz) + 160
     longest = -(-longest // PAGE_SIZE) * PAGE_SIZE
     loop = DecodeLoop(model, slots, pages_for(slots, longest), longest, stats, use_graphs)
-    jobs = jobs_of(model, workload(count))
+    jobs: list[Job | Refusal] = [*jobs_of(model, workload(count))]
 
-    def run(part: list[Job]) -> int:
+    def run(part: list[Job | Refusal]) -> int:
         with Prefetch(part, count, "bench-jobs") as incoming:
             done = loop.run(JobQueue(incoming, count))
             return sum(len(f.codes) for f in done if isinstance(f, FinishedCodes))

@@ -40,3 +40,16 @@ def choose_device(plan: EnginePlan) -> tuple[torch.device, torch.dtype]:
     if plan.dtype == "auto":
         return device, torch.bfloat16 if device.type == "cuda" else torch.float32
     return device, DTYPES[plan.dtype]
+
+
+SMALL_MODEL_PARAMETERS = 20_000_000
+
+
+def use_threads_for(device: torch.device, num_parameters: int) -> None:
+    """Give a small model on a CPU one thread: its operations are shorter than a thread's wake-up.
+
+    Measured on two cores with a model of 0.4 M parameters: 45 ms a frame with one thread, 60 to
+    800 with two, depending on what else the machine does.
+    """
+    if device.type == "cpu" and num_parameters < SMALL_MODEL_PARAMETERS:
+        torch.set_num_threads(1)

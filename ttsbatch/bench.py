@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -155,8 +156,17 @@ def bench_ar(model: CodecLM, slots: int, count: int, use_graphs: bool = True) ->
     )
 
 
-def bench_step(model: CodecLM, slots: int, context: int, frames: int = 32) -> Timing:
-    """Milliseconds of one frame of all slots, each row at about `context` positions."""
+def bench_step(
+    model: CodecLM,
+    slots: int,
+    context: int,
+    frames: int = 32,
+    around: AbstractContextManager[Any] | None = None,
+) -> Timing:
+    """Milliseconds of one frame of all slots, each row at about `context` positions.
+
+    `around` is entered around the timed frames (a profiler).
+    """
     stats = EngineStats()
     longest = -(-(context + frames + 64) // PAGE_SIZE) * PAGE_SIZE
     loop = DecodeLoop(model, slots, pages_for(slots, longest), longest, stats)
@@ -165,7 +175,7 @@ def bench_step(model: CodecLM, slots: int, context: int, frames: int = 32) -> Ti
         {"id": str(i), "text": text.strip(), "max_seconds": 4.0, "voice": "ryan"}
         for i in range(slots)
     ]
-    seconds = loop.time_frames(jobs_of(model, rows), frames)
+    seconds = loop.time_frames(jobs_of(model, rows), frames, around)
     audio = slots * frames / model.spec.frame_rate_hz
     return Timing("step", slots, seconds, audio, {"step_ms": 1e3 * seconds / frames})
 

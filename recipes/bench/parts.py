@@ -15,6 +15,7 @@ import torch
 import ttsbatch
 from ttsbatch.bench import bench_ar, bench_codec, bench_step
 from ttsbatch.engine.device import choose_device
+from ttsbatch.models.protocol import CodecLM
 from ttsbatch.models.qwen3_tts.card import open_card
 from ttsbatch.models.qwen3_tts.model import load
 from ttsbatch.plan import EnginePlan
@@ -61,14 +62,19 @@ def main() -> None:
         profile(model, args.slots[-1], args.context)
 
 
-def profile(model: object, slots: int, context: int) -> None:
+def profile(model: CodecLM, slots: int, context: int) -> None:
     """Device time of one frame by kernel."""
     from torch.profiler import ProfilerActivity
     from torch.profiler import profile as record
 
-    with record(activities=[ProfilerActivity.CUDA]) as p:
-        bench_step(model, slots, context, frames=4)  # type: ignore[arg-type]
-    print(p.key_averages().table(sort_by="cuda_time_total", row_limit=32, max_name_column_width=70))
+    frames = 8
+    recorder = record(activities=[ProfilerActivity.CUDA])
+    bench_step(model, slots, context, frames, around=recorder)
+    print(f"one frame, {slots} slots: us, calls, kernel")
+    events = sorted(recorder.key_averages(), key=lambda e: -e.self_device_time_total)
+    for e in events[:30]:
+        print(f"{e.self_device_time_total / frames:9.1f} {e.count / frames:6.1f}  {e.key[:90]}")
+    print(f"{sum(e.self_device_time_total for e in events) / frames:9.1f}  all")
 
 
 if __name__ == "__main__":

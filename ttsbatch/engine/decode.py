@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +74,10 @@ class DecodeLoop:
         self._sampler = Sampler(self._rows)
         self._scheduled: dict[int, int] = {}  # generation -> frames launched
         self._frames_per_round = FRAMES_PER_ROUND[model.device.type]
-        self._cuda = model.device.type == "cuda"
+        # Above the codec's stream: a frame is many short kernels, which must not queue behind it.
+        self.stream = (
+            torch.cuda.Stream(model.device, priority=-1) if model.device.type == "cuda" else None
+        )
         stats.num_slots = num_slots
         bounds = [b for b in SHORT_BOUNDS if b < max_positions] + [max_positions]
         self._frames = BucketGraphs("a frame", self._frame, model.device, bounds)
@@ -103,26 +107,39 @@ class DecodeLoop:
         return self._frames.num_eager + self._prefills.num_eager
 
     @torch.inference_mode()
-    def time_frames(self, jobs: list[Job], frames: int) -> float:
+    def time_frames(
+        self, jobs: list[Job], frames: int, around: AbstractContextManager[Any] | None = None
+    ) -> float:
         """Seconds of `frames` frames back to back with these jobs seated, for `bench`.
+
+        `around` is entered around them.
 
         The loop cannot be used for anything else afterwards: the jobs stay in their slots.
         """
         owners = [self._slots.take(job) for job in jobs]
+        with torch.cuda.stream(self.stream):
+            return self._time_frames(owners, frames, around)
+
+    def _time_frames(
+        self, owners: list[Owner], frames: int, around: AbstractContextManager[Any] | None
+    ) -> float:
         self._seat(owners)
         longest = max(o.job.prompt.num_positions for o in owners)
         self._frames.run(longest)
         self._rows.age.cpu()  # waits for the device
-        started = time.perf_counter()
-        for n in range(1, frames + 1):
-            self._frames.run(longest + n)
-        self._rows.age.cpu()
-        return time.perf_counter() - started
+        with around if around is not None else nullcontext():
+            started = time.perf_counter()
+            for n in range(1, frames + 1):
+                self._frames.run(longest + n)
+            self._rows.age.cpu()
+            return time.perf_counter() - started
 
     @torch.inference_mode()
     def _capture(self) -> None:
         started = time.perf_counter()
-        self._prefills.capture(self._frames.capture())
+        self._prefills.capture(self.stream, self._frames.capture(self.stream))
+        if self.stream is not None:
+            self.stream.wait_stream(torch.cuda.current_stream(self._model.device))
         self._stats.add_seconds("warmup", time.perf_counter() - started)
 
     def _seat(self, owners: list[Owner]) -> None:
@@ -153,7 +170,8 @@ class DecodeLoop:
         if not fresh:
             return
         started = time.perf_counter()
-        self._seat(fresh)
+        with torch.cuda.stream(self.stream):
+            self._seat(fresh)
         for owner in fresh:
             self._scheduled[owner.generation] = 0
             self._stats.prefill_tokens += owner.job.prompt.num_positions
@@ -165,24 +183,31 @@ class DecodeLoop:
         if all(self._scheduled[o.generation] >= o.job.cap_frames for o in owners):
             return None  # whoever is left has ended; only the flags are still to come
         started = time.perf_counter()
-        for _ in range(self._frames_per_round):
-            self._frames.run(
-                max(o.job.prompt.num_positions + self._scheduled[o.generation] for o in owners)
-            )
-            for o in owners:
-                done = self._scheduled[o.generation] + 1
-                self._scheduled[o.generation] = min(done, o.job.cap_frames)
+        with torch.cuda.stream(self.stream):
+            for _ in range(self._frames_per_round):
+                self._frames.run(
+                    max(o.job.prompt.num_positions + self._scheduled[o.generation] for o in owners)
+                )
+                for o in owners:
+                    done = self._scheduled[o.generation] + 1
+                    self._scheduled[o.generation] = min(done, o.job.cap_frames)
+            flags, copied = self._flags()
         self._stats.num_steps += self._frames_per_round
         self._stats.eager_steps = self._frames.num_eager
         self._stats.total_slot_steps += self._frames_per_round * self._slots.num_slots
-        flags, copied = self._rows.flags(), None
-        if self._cuda:
-            host = torch.empty(flags.shape, dtype=flags.dtype, pin_memory=True)
-            flags = host.copy_(flags, non_blocking=True)
-            copied = torch.cuda.Event()
-            copied.record()
         self._stats.add_seconds("decode", time.perf_counter() - started)
         return _Round(flags, copied, owners)
+
+    def _flags(self) -> tuple[Tensor, torch.cuda.Event | None]:
+        """The rows' flags, on their way to the host."""
+        flags = self._rows.flags()
+        if self.stream is None:
+            return flags, None
+        host = torch.empty(flags.shape, dtype=flags.dtype, pin_memory=True)
+        host.copy_(flags, non_blocking=True)
+        copied = torch.cuda.Event()
+        copied.record()
+        return host, copied
 
     def _collect(self, behind: _Round) -> Iterator[FinishedCodes]:
         started = time.perf_counter()
@@ -201,4 +226,5 @@ class DecodeLoop:
 
     @torch.inference_mode()
     def _copy_codes(self, slot: int, num_frames: int) -> Tensor:
-        return self._rows.codes[slot, :num_frames].clone()
+        with torch.cuda.stream(self.stream):
+            return self._rows.codes[slot, :num_frames].clone()

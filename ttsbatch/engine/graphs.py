@@ -38,18 +38,19 @@ class BucketGraphs:
         self.num_eager = 0
         """Calls that ran without a graph."""
 
-    def capture(self, pool: Any = None) -> Any:
-        """Capture every bucket, the largest first, into a memory pool; the pool is returned.
+    def capture(self, stream: torch.cuda.Stream | None, pool: Any = None) -> Any:
+        """Capture every bucket on a stream, the largest first; their memory pool is returned.
 
-        Nothing else may use what `work` writes meanwhile. No-op on a CPU.
+        Kernels keep the priority of that stream wherever they are replayed.
+
+        Nothing else may use what `work` writes meanwhile. Without a stream (on a CPU) a no-op.
 
         Raises:
             EngineError: a bucket that cannot be captured.
         """
-        if self._device.type != "cuda":
+        if stream is None:
             return None
         current = torch.cuda.current_stream(self._device)
-        stream = torch.cuda.Stream(self._device)
         for size in reversed(self._buckets):
             stream.wait_stream(current)
             try:

@@ -110,7 +110,7 @@ class JobQueue:
         """Take what has been prepared; wait for the first job if asked to."""
         while not self._stopped and len(self._heap) < self._lookahead:
             item = self._incoming.take(wait and not self._heap and not self.refusals)
-            if item is None:
+            if item is None or self._stopped:
                 return
             if isinstance(item, Job):
                 # Among equals first come, first served.

@@ -20,6 +20,7 @@ from ttsbatch.types import EngineStats, Failure, Segment, Waveform
 DEFAULT_SLOTS = {"cuda": 64, "cpu": 8}
 LOOKAHEAD_PER_SLOT = 4  # jobs sorted by length before they are seated
 MIN_LOOKAHEAD = 256
+WAVEFORMS_AHEAD = 256  # finished rows that wait for the caller: 60 MB at 5 s and 24 kHz
 KV_SHARE_OF_FREE = 0.6  # of free device memory: the rest is prefill and codec activations
 CPU_KV_BYTES = 2 << 30
 
@@ -71,7 +72,7 @@ class CodecLMSpeaker:
             EngineError: the device lacks the memory.
         """
         self.card, self.stats = model.card, EngineStats()
-        self._model, self._keep_codes = model, keep_codes
+        self._model = model
         self._cuda = model.device.type == "cuda"
         if self._cuda:
             self.stats.devices = [torch.cuda.get_device_name(model.device)]
@@ -87,15 +88,30 @@ class CodecLMSpeaker:
             self._sizes.max_positions,
             self.stats,
         )
+        self._vocoder = Vocoder(model, self.stats, keep_codes, after=self._loop.stream)
         self._jobs: JobQueue | None = None
+        self._stopped = False
 
     def speak(self, segments: Iterable[Segment]) -> Iterator[Waveform | Refusal]:
-        """Speak every segment once; see `models.protocol.Speaker`."""
+        """Speak every segment once; see `models.protocol.Speaker`.
+
+        The loop runs on a thread of its own, so that what the caller does with a waveform does
+        not keep the device waiting.
+        """
+        with Prefetch(self._produce(segments), WAVEFORMS_AHEAD, "ttsbatch-decode") as made:
+            while (item := made.take(wait=True)) is not None:
+                yield item
+
+    def _produce(self, segments: Iterable[Segment]) -> Iterator[Waveform | Refusal]:
+        if self._cuda:
+            torch.cuda.set_device(self._model.device)
         depth = max(MIN_LOOKAHEAD, LOOKAHEAD_PER_SLOT * self._sizes.num_slots)
-        vocoder = Vocoder(self._model, self.stats, self._keep_codes)
+        vocoder = self._vocoder
         source = prepared(segments, self._prepare)
         with Prefetch(source, depth, "ttsbatch-prepare") as incoming:
             self._jobs = JobQueue(incoming, depth)
+            if self._stopped:
+                self._jobs.stop()
             for item in self._loop.run(self._jobs):
                 if not isinstance(item, FinishedCodes):
                     yield item
@@ -105,18 +121,20 @@ class CodecLMSpeaker:
                     vocoder.add(item)
                     yield from vocoder.ready()
             yield from vocoder.drain()
+        self.stats.eager_steps = self._loop.num_eager
         if self._cuda:
             peak = torch.cuda.max_memory_allocated(self._model.device)
             self.stats.peak_device_memory_bytes = peak
 
     def stop(self) -> None:
         """Begin nothing more; what sits in a slot is finished and still comes out of `speak`."""
+        self._stopped = True
         if self._jobs is not None:
             self._jobs.stop()
 
     def close(self) -> None:
         """Give the device memory back."""
-        del self._loop, self._model
+        del self._loop, self._vocoder, self._model
         if self._cuda:
             torch.cuda.empty_cache()
 
@@ -127,8 +145,8 @@ class CodecLMSpeaker:
         if isinstance(prompt, Failure):
             return prompt
         job = make_job(prompt, self._model.spec)
-        room = min(self._sizes.max_positions, (self._sizes.num_pages - 1) * PAGE_SIZE)
-        if job.num_pages * PAGE_SIZE > room:
+        room = min(self._sizes.max_positions, self._model.spec.max_positions)
+        if prompt.num_positions + job.cap_frames > room:
             u = segment.utterance
             message = (
                 f"{u.source}:{u.line}: the prompt takes {prompt.num_positions} positions and the "

@@ -10,19 +10,21 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from ttsbatch.engine.codec_batches import FULL_FRAMES, CodecBatches, choose
 from ttsbatch.engine.decode import FinishedCodes
 from ttsbatch.models.protocol import CodecLM, EngineSpec, host_codes
 from ttsbatch.types import EngineStats, Waveform
 
-BATCH_FRAMES = {"cuda": 5200, "cpu": 400}
-"""Frames (padding counted) of one codec pass: 16 rows of 325 fill an H200, a CPU gains nothing."""
-COPIES_IN_FLIGHT = 3
+WAITING_FRAMES = {"cuda": 2 * FULL_FRAMES, "cpu": 1}
+"""Frames that wait before a batch is made of them: a choice of lengths keeps the padding small."""
+BATCH_FRAMES = {"cuda": FULL_FRAMES, "cpu": 400}
+COPIES_IN_FLIGHT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,78 +70,103 @@ class _Batch:
     copied: torch.cuda.Event | None
 
 
-@dataclass(slots=True)
 class Vocoder:
-    """Gathers finished rows and decodes them in batches."""
+    """Gathers finished rows and decodes them in batches, on a stream of its own."""
 
-    model: CodecLM
-    stats: EngineStats
-    keep_codes: bool
-    _waiting: list[tuple[_Row, int]] = field(default_factory=list)
-    _flying: deque[_Batch] = field(default_factory=deque)
+    def __init__(
+        self,
+        model: CodecLM,
+        stats: EngineStats,
+        keep_codes: bool,
+        after: torch.cuda.Stream | None = None,
+        use_graphs: bool = True,
+    ) -> None:
+        """On a GPU, capture the codec's graphs.
+
+        Args:
+            model: whose codec decodes.
+            stats: counted into.
+            keep_codes: waveforms carry their codes.
+            after: the stream that codes are made on; None: the current one.
+            use_graphs: off for tests that compare.
+
+        Raises:
+            EngineError: a codec pass cannot be captured.
+        """
+        self.model, self.stats, self.keep_codes = model, stats, keep_codes
+        self._after = after
+        self._waiting: list[tuple[_Row, int]] = []
+        self._flying: deque[_Batch] = deque()
+        self._batches = CodecBatches(model)
+        self._stream: torch.cuda.Stream | None = None
+        if model.device.type == "cuda":
+            self._stream = torch.cuda.Stream(model.device)
+            if use_graphs:
+                self._capture(self._stream)
+
+    @torch.inference_mode()
+    def _capture(self, stream: torch.cuda.Stream) -> None:
+        started = time.perf_counter()
+        self._batches.capture(stream)
+        self.stats.add_seconds("warmup", time.perf_counter() - started)
 
     @torch.inference_mode()
     def add(self, finished: FinishedCodes) -> None:
         """Queue a row of at least one frame."""
         spec = self.model.spec
-        context = self.model.context_codes(finished.job.prompt)
-        codes = finished.codes.long()
-        if context is not None:
-            codes = torch.cat([context, codes])
+        with torch.cuda.stream(self._after):  # None: stays on the current one
+            context = self.model.context_codes(finished.job.prompt)
+            codes = finished.codes.long()
+            if context is not None:
+                codes = torch.cat([context, codes])
         passes = codec_passes(len(codes), spec.codec_window_frames, spec.codec_context_frames)
         row = _Row(finished, codes, passes, [None] * len(passes))
         self._waiting.extend((row, i) for i in range(len(passes)))
 
     def ready(self) -> Iterator[Waveform]:
-        """Decode while there is enough for a batch; yield what has arrived."""
-        limit = BATCH_FRAMES[self.model.device.type]
-        while sum(_length(p) for p in self._waiting) >= limit:
-            self._launch(limit)
+        """Decode while there is enough for a good batch; yield what has arrived."""
+        enough = WAITING_FRAMES[self.model.device.type]
+        while sum(_length(p) for p in self._waiting) >= enough:
+            self._launch()
         yield from self._arrived(COPIES_IN_FLIGHT)
 
     def drain(self) -> Iterator[Waveform]:
         """Decode and yield all that is left."""
         while self._waiting:
-            self._launch(BATCH_FRAMES[self.model.device.type])
+            self._launch()
             yield from self._arrived(COPIES_IN_FLIGHT)
         yield from self._arrived(0)
 
     @torch.inference_mode()
-    def _launch(self, limit: int) -> None:
-        """Decode one batch: the longest piece that waits and its neighbours in length."""
+    def _launch(self) -> None:
+        """Decode the batch that the waiting pieces fill best."""
         started = time.perf_counter()
-        spec = self.model.spec
         self._waiting.sort(key=_length)
-        longest = _length(self._waiting[0])
-        count = 0
-        # Shortest first, so that a short row is not held up by a long neighbour.
-        for piece in self._waiting:
-            if count and _length(piece) * (count + 1) > limit:
-                break
-            longest, count = _length(piece), count + 1
-        pieces, self._waiting = self._waiting[:count], self._waiting[count:]
-        codes = torch.zeros(
-            (count, longest, spec.num_codebooks), dtype=torch.int64, device=self.model.device
-        )
-        for i, (row, n) in enumerate(pieces):
-            p = row.passes[n]
-            codes[i, : p.stop - p.start] = row.codes[p.start : p.stop]
-        audio = self.model.decode_audio(codes)
-        finite = audio.isfinite()
-        bad = (~finite).long()
-        for i, piece in enumerate(pieces):  # what a short piece's padding holds is no fault
-            bad[i, _length(piece) * spec.samples_per_frame :] = 0
-        audio = torch.where(finite, audio, 0).clamp(-1, 1)
-        samples = (audio * 32767).round().to(torch.int16)
-        self._flying.append(_Batch(pieces, *self._to_host(samples, bad.sum(dim=1))))
-        self.stats.codec_graph_misses += 1
+        lengths = [_length(p) for p in self._waiting]
+        choice = choose(lengths, self._batches.buckets, BATCH_FRAMES[self.model.device.type])
+        last = choice.first + choice.count
+        pieces = self._waiting[choice.first : last]
+        del self._waiting[choice.first : last]
+        codes = [r.codes[r.passes[n].start : r.passes[n].stop] for r, n in pieces]
+        if self._stream is None:
+            samples, bad = self._batches.run(codes, choice.shape)
+            batch = _Batch(pieces, samples, bad, None)
+        else:
+            self._stream.wait_stream(self._codes_stream())
+            with torch.cuda.stream(self._stream):
+                for c in codes:
+                    c.record_stream(self._stream)
+                samples, bad = self._batches.run(codes, choice.shape)
+                batch = _Batch(pieces, *self._to_host(samples[: len(pieces)], bad))
+        self._flying.append(batch)
+        self.stats.codec_graph_hits = self._batches.hits
+        self.stats.codec_graph_misses = self._batches.misses
         self.stats.add_seconds("codec", time.perf_counter() - started)
 
-    def _to_host(
-        self, samples: Tensor, bad: Tensor
-    ) -> tuple[Tensor, Tensor, torch.cuda.Event | None]:
-        if self.model.device.type != "cuda":
-            return samples, bad, None
+    def _codes_stream(self) -> torch.cuda.Stream:
+        return self._after or torch.cuda.current_stream(self.model.device)
+
+    def _to_host(self, samples: Tensor, bad: Tensor) -> tuple[Tensor, Tensor, torch.cuda.Event]:
         out = [
             torch.empty(x.shape, dtype=x.dtype, pin_memory=True).copy_(x, non_blocking=True)
             for x in (samples, bad)

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
-__all__ = ["cdiv", "jit", "next_power_of_2", "runs_kernel", "tl"]
+__all__ = ["cdiv", "jit", "next_power_of_2", "runs_kernel", "tensor_descriptor", "tl"]
 
 try:
     import triton
@@ -37,6 +37,16 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 def runs_kernel(tensor: Tensor) -> bool:
     """Whether an operation on `tensor` launches its kernel rather than its reference."""
     return tensor.is_cuda or INTERPRET
+
+
+def tensor_descriptor(tensor: Tensor, block: list[int]) -> Any:
+    """What a kernel loads whole blocks of `tensor` by; outside of it they hold zeros.
+
+    Strides other than the last one, which is 1, must be multiples of 16 bytes.
+    """
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    return TensorDescriptor.from_tensor(tensor, block)
 
 
 def next_power_of_2(number: int) -> int:

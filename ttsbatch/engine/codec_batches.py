@@ -1,0 +1,167 @@
+"""Codec passes of fixed (batch, frames) shapes: chosen for little padding, replayed as graphs.
+
+Shapes are few, so that each can be a CUDA graph; a batch is a run of pieces of about one length.
+Right padding is exact for a causal codec, and rows of a batch that stay empty cost only time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ttsbatch.errors import EngineError
+from ttsbatch.models.protocol import CodecLM
+
+LENGTHS = (16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 288)
+"""Frames of a pass; the longest possible pass is added to them."""
+FULL_FRAMES = 4096
+"""Frames of a full batch on a GPU: enough to fill an H200, at most a few GiB of activations."""
+SMALL_SHARE = 4
+"""A quarter of a full batch has its own graph, for what is left at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One batch shape."""
+
+    batch: int
+    frames: int
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Pieces first..first+count of an ascending list of lengths, and the shape that takes them."""
+
+    first: int
+    count: int
+    shape: Shape
+
+
+def lengths_for(longest: int) -> list[int]:
+    """The pass lengths up to the longest."""
+    return [n for n in LENGTHS if n < longest] + [longest]
+
+
+def choose(lengths: Sequence[int], buckets: Sequence[int], full_frames: int) -> Choice:
+    """The run of pieces that fills a batch best.
+
+    Args:
+        lengths: frames of the waiting pieces, ascending, at least one, none above the last bucket.
+        buckets: pass lengths, ascending.
+        full_frames: frames of a full batch.
+
+    Returns:
+        The run with the largest share of real frames in its batch; of equals the longest.
+    """
+    sums = [0]
+    for n in lengths:
+        sums.append(sums[-1] + n)
+    best, best_fill = None, -1.0
+    for last in range(len(lengths) - 1, -1, -1):
+        frames = buckets[bisect_left(buckets, lengths[last])]
+        shape = Shape(max(1, full_frames // frames), frames)
+        first = max(0, last + 1 - shape.batch)
+        fill = (sums[last + 1] - sums[first]) / (shape.batch * shape.frames)
+        if fill > best_fill:
+            best, best_fill = Choice(first, last + 1 - first, shape), fill
+    assert best is not None
+    small = max(1, best.shape.batch // SMALL_SHARE)
+    if best.count <= small:
+        best = Choice(best.first, best.count, Shape(small, best.shape.frames))
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class _Graph:
+    graph: torch.cuda.CUDAGraph
+    codes: Tensor  # [B, F, Q] int64
+    lengths: Tensor  # [B] int64
+    samples: Tensor  # [B, N] int16
+    bad: Tensor  # [B] int64
+
+
+class CodecBatches:
+    """Decodes batches; on a GPU through graphs, on the caller's current stream."""
+
+    def __init__(self, model: CodecLM) -> None:
+        self._model = model
+        spec = model.spec
+        self.buckets = lengths_for(spec.codec_window_frames + spec.codec_context_frames)
+        self._graphs: dict[Shape, _Graph] = {}
+        self.hits = self.misses = 0
+
+    def capture(self, stream: torch.cuda.Stream) -> None:
+        """Capture every shape, the largest first.
+
+        Raises:
+            EngineError: a shape that cannot be captured.
+        """
+        pool = None
+        shapes = []
+        for frames in self.buckets:
+            batch = max(1, FULL_FRAMES // frames)
+            shapes += [Shape(batch, frames), Shape(max(1, batch // SMALL_SHARE), frames)]
+        for shape in sorted(set(shapes), key=lambda s: -s.batch * s.frames):
+            codes = torch.zeros(
+                (shape.batch, shape.frames, self._model.spec.num_codebooks),
+                dtype=torch.int64,
+                device=self._model.device,
+            )
+            lengths = torch.zeros(shape.batch, dtype=torch.int64, device=self._model.device)
+            try:
+                stream.wait_stream(torch.cuda.current_stream(self._model.device))
+                with torch.cuda.stream(stream):
+                    self._decode(codes, lengths)
+                torch.cuda.current_stream(self._model.device).wait_stream(stream)
+                graph = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(graph, pool=pool, stream=stream):
+                    samples, bad = self._decode(codes, lengths)
+            except Exception as e:
+                raise EngineError(
+                    f"{self._model.device}: a codec pass of {shape.batch} x {shape.frames} frames "
+                    f"cannot be captured: {e}"
+                ) from e
+            pool = graph.pool()
+            self._graphs[shape] = _Graph(graph, codes, lengths, samples, bad)
+
+    def run(self, pieces: list[Tensor], shape: Shape) -> tuple[Tensor, Tensor]:
+        """Decode pieces of at most `shape.frames` frames.
+
+        Args:
+            pieces: [F_i, Q] int64 codes each, at most `shape.batch` of them.
+            shape: as chosen; without a graph only its frames count.
+
+        Returns:
+            Samples [B, N] int16 and the number of non-finite samples [B] int64 of each piece, in
+            the order of the pieces. Overwritten by the next batch of the same shape.
+        """
+        lengths = torch.tensor([len(p) for p in pieces])
+        known = self._graphs.get(shape)
+        if known is not None:
+            self.hits += 1
+            for i, piece in enumerate(pieces):
+                known.codes[i, : len(piece)] = piece
+            known.lengths.zero_()
+            lengths = lengths.pin_memory()
+            known.lengths[: len(pieces)].copy_(lengths, non_blocking=True)
+            known.graph.replay()
+            return known.samples, known.bad
+        self.misses += 1
+        longest = int(lengths.max())
+        codes = pieces[0].new_zeros(len(pieces), longest, pieces[0].shape[1])
+        for i, piece in enumerate(pieces):
+            codes[i, : len(piece)] = piece
+        return self._decode(codes, lengths.to(codes.device))
+
+    def _decode(self, codes: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        audio = self._model.decode_audio(codes)
+        finite = audio.isfinite()
+        place = torch.arange(audio.shape[1], device=audio.device)
+        own = place < lengths[:, None] * self._model.spec.samples_per_frame
+        bad = (own & ~finite).sum(dim=1)  # what the padding of a short piece holds is no fault
+        samples = torch.where(finite, audio, 0).clamp(-1, 1).mul(32767).round().to(torch.int16)
+        return samples, bad

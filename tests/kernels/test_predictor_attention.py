@@ -67,7 +67,7 @@ def test_two_tokens_at_once_equal_one_after_the_other(device, error):
         assert error(module.predictor_attention(**single), together[:, t]) <= 2e-6
 
 
-def test_all_positions_share_four_kernels(launches, device):
+def test_all_positions_share_four_kernels(device):
     """Every new set of constants costs a compilation at start-up."""
     seen = set()
     kernel = module._predictor_attention_kernel

@@ -164,9 +164,7 @@ def predictor_attention(
         )
     if not (qkv.is_contiguous() and k_cache.is_contiguous() and v_cache.is_contiguous()):
         raise ValueError("predictor_attention needs contiguous qkv and caches")
-    out = torch.empty(
-        *qkv.shape[:-1], num_q_heads * head_dim, dtype=qkv.dtype, device=qkv.device
-    )
+    out = torch.empty(*qkv.shape[:-1], num_q_heads * head_dim, dtype=qkv.dtype, device=qkv.device)
     _predictor_attention_kernel[(num_slots, num_kv_heads)](
         qkv,
         q_weight,

@@ -27,5 +27,5 @@ def paged_attention(
     past = (index > positions[:, None]).view(num_slots, 1, 1, 1, -1)
     scores = (grouped @ keys.transpose(-1, -2)) * head_dim**-0.5
     weights = scores.masked_fill(past, -torch.inf).softmax(dim=-1)
-    mixed = weights @ values.masked_fill(past.transpose(-1, -2), 0)
+    mixed: Tensor = weights @ values.masked_fill(past.transpose(-1, -2), 0)
     return mixed.to(q.dtype).view(num_slots, num_q_heads, head_dim)

@@ -41,5 +41,5 @@ def predictor_attention(
         position, end, device=qkv.device
     ).unsqueeze(1)
     mixed = scores.masked_fill(future, -torch.inf).softmax(dim=-1) @ values  # [S, Hkv, G, T, D]
-    out = mixed.to(qkv.dtype).flatten(1, 2).transpose(1, 2)  # [S, T, Hq, D]
+    out: Tensor = mixed.to(qkv.dtype).flatten(1, 2).transpose(1, 2)  # [S, T, Hq, D]
     return out.reshape(*qkv.shape[:-1], -1)

@@ -83,7 +83,8 @@ def process_logits(
         top_k: [S] int64; 0 or anything from V on is off. Ties with the k-th value stay.
         top_p: [S] f32; from 1 on off. Below, the ascending tail whose cumulative probability is at
             most 1 - top_p goes; among equal logits the lower id goes first; one id always stays.
-        penalty: [S] f32 or None; a positive logit of a seen id is divided by it, another multiplied.
+        penalty: [S] f32 or None; a positive logit of a seen id is divided by it, any other
+            multiplied.
         seen: [S, V] bool or None, the ids under the penalty.
         banned: [V] bool or None, ids that are never drawn.
         end_id: banned in rows with `age < min_frames`; -1: no such id.

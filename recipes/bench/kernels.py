@@ -1,0 +1,87 @@
+"""All kernel benches at the shapes of Qwen3-TTS 1.7B, on a CUDA device; one table, printed last.
+
+    python recipes/bench/kernels.py [--slots 64,256,512] [--compiled 256] [--sweep]
+
+Each line should show a kernel below both rivals, with an error of a few bf16 roundings (below 2e-2;
+for `sample` the share of ids that differ, below 1e-2) or the script ends with exit code 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+from dataclasses import replace
+
+import torch
+
+from ttsbatch.kernels.bench import paged_attention
+from ttsbatch.kernels.bench.timing import Row, Work, measure
+
+OPERATIONS = (
+    "rms_norm",
+    "qk_norm_rope",
+    "paged_attention",
+    "predictor_attention",
+    "silu_mul",
+    "sampler",
+    "embed_sum",
+)
+
+
+def max_error_of(work: Work) -> float:
+    return 1e-2 if work.exact else 2e-2
+
+
+def try_to_measure(work: Work) -> Row | str:
+    """A row, or why there is none: the other kernels' lines still count."""
+    try:
+        return measure(work)
+    except Exception as error:
+        if work.compiled:
+            print(f"{work.name}: not compiled: {error!r:.300}", file=sys.stderr)
+            return try_to_measure(replace(work, compiled=False))
+        return f"{work.name:<44} {error!r:.300}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Bench all kernels.")
+    parser.add_argument("--slots", default="64,256,512", help="slot counts, with commas")
+    parser.add_argument(
+        "--compiled", default="256", help="slot counts at which the compiled reference is timed"
+    )
+    parser.add_argument("--sweep", action="store_true", help="also try tiles of paged_attention")
+    options = parser.parse_args()
+    slots, compiled = (
+        {int(number) for number in text.split(",") if number}
+        for text in (options.slots, options.compiled)
+    )
+
+    begin = time.perf_counter()
+    lines: list[str] = []
+    wrong = 0
+    if options.sweep:
+        for num_slots in sorted(slots):
+            lines += paged_attention.sweep(num_slots)[:10]
+    lines.append(Row.HEADER)
+    for operation in OPERATIONS:
+        works = importlib.import_module(f"ttsbatch.kernels.bench.{operation}").works
+        for num_slots in sorted(slots):
+            for work in works(num_slots):
+                if num_slots not in compiled:  # each costs seconds of compilation
+                    work = replace(work, compiled=False)
+                row = try_to_measure(work)
+                ok = isinstance(row, Row) and row.max_error <= max_error_of(work)
+                wrong += not ok
+                lines.append(f"{row}{'' if ok else '  WRONG'}")
+                print(lines[-1], file=sys.stderr)
+            torch.cuda.empty_cache()
+    print(torch.cuda.get_device_name(), "torch", torch.__version__, f"{wrong} wrong")
+    print("\n".join(lines))
+    print(f"{time.perf_counter() - begin:.0f} s")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -368,7 +368,7 @@ def load(card: ModelCard, device: torch.device, dtype: torch.dtype) -> Qwen3TTS:
         card,
         pack_talker(own, config, device, dtype),
         tokenizer,
-        CodecDecoder(config.codec.decoder, decoder, device, torch.float32),
+        CodecDecoder(config.codec.decoder, decoder, device, dtype),
         CodecEncoder(config.codec.encoder, encoder, device) if speaker is not None else None,
         speaker,
     )
@@ -389,7 +389,7 @@ def _load_random(card: ModelCard, device: torch.device, dtype: torch.dtype) -> Q
         card,
         pack_talker(random_weights(talker_specs(config), g, device), config, device, dtype),
         StandInTokenizer(config.im_start_id),
-        CodecDecoder(config.codec.decoder, decoder, device, torch.float32),
+        CodecDecoder(config.codec.decoder, decoder, device, dtype),
         encoder,
         speaker,
     )

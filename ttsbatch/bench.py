@@ -10,15 +10,19 @@ import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from ttsbatch import __version__
 from ttsbatch.engine.budget import make_job
+from ttsbatch.engine.codec_batches import FULL_FRAMES, CodecBatches, Piece, Shape
 from ttsbatch.engine.decode import DecodeLoop, FinishedCodes
 from ttsbatch.engine.queue import JobQueue, Prefetch, Refusal
 from ttsbatch.engine.slots import Job
+from ttsbatch.errors import SinkError
 from ttsbatch.models.protocol import PAGE_SIZE, CodecLM, PreparedPrompt
 from ttsbatch.types import EngineStats, Segment, Utterance
 
@@ -181,15 +185,18 @@ def bench_step(
 
 
 def bench_codec(model: CodecLM, frames: int, batch: int, repeats: int = 5) -> Timing:
-    """Decode of a batch of rows of one length, samples left on the device."""
+    """Decode of a batch of rows of one length to int16 samples, which stay on the device."""
+    batches = CodecBatches(model)
     codes = torch.randint(0, 64, (batch, frames, model.spec.num_codebooks), device=model.device)
+    shape, pieces = Shape(batch, frames), [Piece(c) for c in codes]
     with torch.inference_mode():
-        for _ in range(2):
-            model.decode_audio(codes)
+        if model.device.type == "cuda":
+            batches.capture(torch.cuda.Stream(model.device), [shape])
+        batches.run(pieces, shape)
         _synchronize(model)
         started = time.perf_counter()
         for _ in range(repeats):
-            model.decode_audio(codes)
+            batches.run(pieces, shape)
         _synchronize(model)
     seconds = (time.perf_counter() - started) / repeats
     audio = batch * frames / model.spec.frame_rate_hz
@@ -201,11 +208,46 @@ def _synchronize(model: CodecLM) -> None:
         torch.cuda.synchronize(model.device)
 
 
-def timings(model: CodecLM, slots: list[int], count: int, context: int) -> Iterator[Timing]:
-    """All parts, one by one."""
-    for s in slots:
+def describe(model: CodecLM, dtype: torch.dtype) -> dict[str, str]:
+    """What a figure has to be read with: versions, device, model."""
+    cuda = model.device.type == "cuda"
+    return {
+        "ttsbatch": __version__,
+        "torch": torch.__version__,
+        "device": torch.cuda.get_device_name(model.device) if cuda else "cpu",
+        "dtype": str(dtype).removeprefix("torch."),
+        "model": model.card.name,
+    }
+
+
+def timings(
+    model: CodecLM, slots: list[int], count: int, context: int, part: str = "all"
+) -> Iterator[Timing]:
+    """The parts one by one: "step", "ar", "codec", or "all" of them."""
+    for s in slots if part in ("step", "all") else []:
         yield bench_step(model, s, context)
-    for s in slots:
+    for s in slots if part in ("ar", "all") else []:
         yield bench_ar(model, s, count)
-    for batch, frames in ((64, 62), (16, 325), (8, 250)):
-        yield bench_codec(model, frames, batch)
+    if part in ("codec", "all"):
+        longest = model.spec.codec_window_frames + model.spec.codec_context_frames
+        for frames in (64, 128, longest):
+            yield bench_codec(model, frames, max(1, FULL_FRAMES // frames))
+
+
+def record_trace(model: CodecLM, slots: int, context: int, file: Path) -> None:
+    """Write a Chrome trace of a few frames of all slots.
+
+    Raises:
+        SinkError: the file cannot be written.
+    """
+    from torch.profiler import ProfilerActivity, profile
+
+    kinds = [ProfilerActivity.CPU]
+    if model.device.type == "cuda":
+        kinds.append(ProfilerActivity.CUDA)
+    recorder = profile(activities=kinds)
+    bench_step(model, slots, context, frames=4, around=recorder)
+    try:
+        recorder.export_chrome_trace(str(file))
+    except OSError as e:
+        raise SinkError(f"{file}: cannot be written: {e.strerror or e}") from e

@@ -114,7 +114,7 @@ def test_a_row_comes_out_the_same_again() -> None:
         check(speak([job(segment(name))], num_slots=1))
 
 
-@pytest.mark.parametrize(("num_slots", "shuffle"), [(1, 0), (3, 1), (3, 2), (8, 3), (8, 4)])
+@pytest.mark.parametrize(("num_slots", "shuffle"), [(1, 0), (3, 1), (8, 2)])
 def test_a_row_is_the_same_in_any_batch_order_and_slot(num_slots: int, shuffle: int) -> None:
     jobs = every_row()
     random.Random(shuffle).shuffle(jobs)
@@ -123,7 +123,7 @@ def test_a_row_is_the_same_in_any_batch_order_and_slot(num_slots: int, shuffle: 
 
 def test_a_row_is_the_same_in_rounds_of_several_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(decode.FRAMES_PER_ROUND, "cpu", 4)
-    check(speak(every_row(), 3))
+    check(speak([job(segment(n)) for n in ("long", "one", "short", "german", "dialect")], 2))
 
 
 @pytest.mark.parametrize("place", range(4))

@@ -7,7 +7,7 @@ Right padding is exact for a causal codec, and rows of a batch that stay empty c
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -76,10 +76,18 @@ def choose(lengths: Sequence[int], buckets: Sequence[int], full_frames: int) -> 
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """What one row of a batch holds."""
+
+    codes: Tensor  # [F, Q] int64
+    first: int = 0  # frames before it are only heard: context, or a reference that is cut off
+
+
+@dataclass(frozen=True, slots=True)
 class _Graph:
     graph: torch.cuda.CUDAGraph
     codes: Tensor  # [B, F, Q] int64
-    lengths: Tensor  # [B] int64
+    bounds: Tensor  # [2, B] int64 first and end frame of which non-finite samples count
     samples: Tensor  # [B, N] int16
     bad: Tensor  # [B] int64
 
@@ -94,74 +102,76 @@ class CodecBatches:
         self._graphs: dict[Shape, _Graph] = {}
         self.hits = self.misses = 0
 
-    def capture(self, stream: torch.cuda.Stream) -> None:
-        """Capture every shape, the largest first.
+    def shapes(self) -> list[Shape]:
+        """Every shape that `choose` can give for a full or a small batch."""
+        full = [Shape(max(1, FULL_FRAMES // n), n) for n in self.buckets]
+        small = [Shape(max(1, s.batch // SMALL_SHARE), s.frames) for s in full]
+        return [*full, *small]
+
+    def capture(self, stream: torch.cuda.Stream, shapes: Iterable[Shape]) -> None:
+        """Capture shapes, the largest first.
 
         Raises:
             EngineError: a shape that cannot be captured.
         """
         pool = None
-        shapes = []
-        for frames in self.buckets:
-            batch = max(1, FULL_FRAMES // frames)
-            shapes += [Shape(batch, frames), Shape(max(1, batch // SMALL_SHARE), frames)]
         for shape in sorted(set(shapes), key=lambda s: -s.batch * s.frames):
             codes = torch.zeros(
                 (shape.batch, shape.frames, self._model.spec.num_codebooks),
                 dtype=torch.int64,
                 device=self._model.device,
             )
-            lengths = torch.zeros(shape.batch, dtype=torch.int64, device=self._model.device)
+            bounds = torch.zeros(2, shape.batch, dtype=torch.int64, device=self._model.device)
             try:
                 stream.wait_stream(torch.cuda.current_stream(self._model.device))
                 with torch.cuda.stream(stream):
-                    self._decode(codes, lengths)
+                    self._decode(codes, bounds)
                 torch.cuda.current_stream(self._model.device).wait_stream(stream)
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(graph, pool=pool, stream=stream):
-                    samples, bad = self._decode(codes, lengths)
+                    samples, bad = self._decode(codes, bounds)
             except Exception as e:
                 raise EngineError(
                     f"{self._model.device}: a codec pass of {shape.batch} x {shape.frames} frames "
                     f"cannot be captured: {e}"
                 ) from e
             pool = graph.pool()
-            self._graphs[shape] = _Graph(graph, codes, lengths, samples, bad)
+            self._graphs[shape] = _Graph(graph, codes, bounds, samples, bad)
 
-    def run(self, pieces: list[Tensor], shape: Shape) -> tuple[Tensor, Tensor]:
+    def run(self, pieces: list[Piece], shape: Shape) -> tuple[Tensor, Tensor]:
         """Decode pieces of at most `shape.frames` frames.
 
         Args:
-            pieces: [F_i, Q] int64 codes each, at most `shape.batch` of them.
+            pieces: at most `shape.batch` of them.
             shape: as chosen; without a graph only its frames count.
 
         Returns:
-            Samples [B, N] int16 and the number of non-finite samples [B] int64 of each piece, in
-            the order of the pieces. Overwritten by the next batch of the same shape.
+            Samples [B, N] int16 of each piece, in the order of the pieces, and the number [B] int64
+            of its own samples that were not finite. Overwritten by the next batch of the shape.
         """
-        lengths = torch.tensor([len(p) for p in pieces])
+        bounds = torch.tensor([[p.first for p in pieces], [len(p.codes) for p in pieces]])
         known = self._graphs.get(shape)
         if known is not None:
             self.hits += 1
             for i, piece in enumerate(pieces):
-                known.codes[i, : len(piece)] = piece
-            known.lengths.zero_()
-            lengths = lengths.pin_memory()
-            known.lengths[: len(pieces)].copy_(lengths, non_blocking=True)
+                known.codes[i, : len(piece.codes)] = piece.codes
+            known.bounds.zero_()
+            bounds = bounds.pin_memory()
+            known.bounds[:, : len(pieces)].copy_(bounds, non_blocking=True)
             known.graph.replay()
             return known.samples, known.bad
         self.misses += 1
-        longest = int(lengths.max())
-        codes = pieces[0].new_zeros(len(pieces), longest, pieces[0].shape[1])
+        longest = max(len(p.codes) for p in pieces)
+        codes = pieces[0].codes.new_zeros(len(pieces), longest, pieces[0].codes.shape[1])
         for i, piece in enumerate(pieces):
-            codes[i, : len(piece)] = piece
-        return self._decode(codes, lengths.to(codes.device))
+            codes[i, : len(piece.codes)] = piece.codes
+        return self._decode(codes, bounds.to(codes.device))
 
-    def _decode(self, codes: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    def _decode(self, codes: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor]:
         audio = self._model.decode_audio(codes)
         finite = audio.isfinite()
         place = torch.arange(audio.shape[1], device=audio.device)
-        own = place < lengths[:, None] * self._model.spec.samples_per_frame
-        bad = (own & ~finite).sum(dim=1)  # what the padding of a short piece holds is no fault
+        first, end = (bounds * self._model.spec.samples_per_frame)[:, :, None]
+        bad = ((place >= first) & (place < end) & ~finite).sum(dim=1)
         samples = torch.where(finite, audio, 0).clamp(-1, 1).mul(32767).round().to(torch.int16)
         return samples, bad

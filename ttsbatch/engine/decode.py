@@ -20,6 +20,7 @@ from ttsbatch.engine.queue import JobQueue, Refusal
 from ttsbatch.engine.rows import STOP, Rows
 from ttsbatch.engine.sampling import Sampler
 from ttsbatch.engine.slots import Job, Owner, SlotTable
+from ttsbatch.errors import EngineError
 from ttsbatch.models.protocol import CodecLM, Seat
 from ttsbatch.types import EngineStats, FinishReason
 
@@ -86,7 +87,12 @@ class DecodeLoop:
             self._capture()
 
     def run(self, jobs: JobQueue) -> Iterator[FinishedCodes | Refusal]:
-        """Decode every job; yields in the order in which rows end, refused ones as they come."""
+        """Decode every job; yields in the order in which rows end, refused ones as they come.
+
+        Raises:
+            EngineError: a job that no free slots can ever hold.
+        """
+        self._clear()
         behind: _Round | None = None
         while True:
             idle = self._slots.num_busy == 0
@@ -159,6 +165,15 @@ class DecodeLoop:
     def _prefill(self, num_tokens: int) -> None:
         self._model.prefill(self._state, num_tokens)
 
+    @torch.inference_mode()
+    def _clear(self) -> None:
+        """Forget rows that an earlier run left behind when it broke off."""
+        for owner in self._slots.owners():
+            self._slots.release(owner)
+            del self._scheduled[owner.generation]
+        with torch.cuda.stream(self.stream):
+            self._rows.active.zero_()
+
     def _frame(self, bound: int) -> None:
         self._rows.advance(self._model.step(self._state, self._rows, self._sampler, bound))
 
@@ -168,6 +183,8 @@ class DecodeLoop:
         while (job := jobs.next_fitting(self._slots)) is not None:
             fresh.append(self._slots.take(job))
         if not fresh:
+            if self._slots.num_busy == 0 and jobs.num_waiting:
+                raise EngineError("a row needs more KV pages than there are; it was to be refused")
             return
         started = time.perf_counter()
         with torch.cuda.stream(self.stream):

@@ -97,6 +97,11 @@ class JobQueue:
         self.refusals: list[Refusal] = []
 
     @property
+    def num_waiting(self) -> int:
+        """Jobs that could be handed out now."""
+        return len(self._heap)
+
+    @property
     def exhausted(self) -> bool:
         """No job waits and none will come."""
         return not self._heap and (self._stopped or self._incoming.ended)

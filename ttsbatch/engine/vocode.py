@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ttsbatch.engine.codec_batches import FULL_FRAMES, CodecBatches, choose
+from ttsbatch.engine.codec_batches import FULL_FRAMES, CodecBatches, Piece, choose
 from ttsbatch.engine.decode import FinishedCodes
 from ttsbatch.models.protocol import CodecLM, EngineSpec, host_codes
 from ttsbatch.types import EngineStats, Waveform
@@ -56,8 +56,20 @@ class _Row:
     num_nonfinite: int = 0
 
     @property
+    def num_heard(self) -> int:
+        """Reference frames before the row's own."""
+        return len(self.codes) - len(self.finished.codes)
+
+    @property
     def complete(self) -> bool:
+        """Whether every pass has come back."""
         return all(x is not None for x in self.samples)
+
+    def piece(self, n: int) -> Piece:
+        """What pass n decodes."""
+        p = self.passes[n]
+        own = max(p.start + p.context, self.num_heard) - p.start
+        return Piece(self.codes[p.start : p.stop], min(own, p.stop - p.start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +119,7 @@ class Vocoder:
     @torch.inference_mode()
     def _capture(self, stream: torch.cuda.Stream) -> None:
         started = time.perf_counter()
-        self._batches.capture(stream)
+        self._batches.capture(stream, self._batches.shapes())
         self.stats.add_seconds("warmup", time.perf_counter() - started)
 
     @torch.inference_mode()
@@ -147,16 +159,16 @@ class Vocoder:
         last = choice.first + choice.count
         pieces = self._waiting[choice.first : last]
         del self._waiting[choice.first : last]
-        codes = [r.codes[r.passes[n].start : r.passes[n].stop] for r, n in pieces]
+        cut = [r.piece(n) for r, n in pieces]
         if self._stream is None:
-            samples, bad = self._batches.run(codes, choice.shape)
+            samples, bad = self._batches.run(cut, choice.shape)
             batch = _Batch(pieces, samples, bad, None)
         else:
             self._stream.wait_stream(self._codes_stream())
             with torch.cuda.stream(self._stream):
-                for c in codes:
-                    c.record_stream(self._stream)
-                samples, bad = self._batches.run(codes, choice.shape)
+                for piece in cut:
+                    piece.codes.record_stream(self._stream)
+                samples, bad = self._batches.run(cut, choice.shape)
                 batch = _Batch(pieces, *self._to_host(samples[: len(pieces)], bad))
         self._flying.append(batch)
         self.stats.codec_graph_hits = self._batches.hits
@@ -203,15 +215,13 @@ class Vocoder:
                 yield self._waveform(row, spec)
 
     def _waveform(self, row: _Row, spec: EngineSpec) -> Waveform:
-        own = len(row.finished.codes)
-        heard = len(row.codes) - own
         samples = np.concatenate([x for x in row.samples if x is not None])
         return Waveform(
             segment=row.finished.job.prompt.segment,
-            samples=samples[heard * spec.samples_per_frame :],
+            samples=samples[row.num_heard * spec.samples_per_frame :],
             sample_rate_hz=spec.sample_rate_hz,
             finish_reason=row.finished.finish_reason,
-            num_frames=own,
+            num_frames=len(row.finished.codes),
             num_nonfinite=row.num_nonfinite,
             codes=host_codes(row.finished.codes) if self.keep_codes else None,
         )

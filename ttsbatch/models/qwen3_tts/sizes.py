@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from ttsbatch.models.qwen3_tts import codec_specs
 from ttsbatch.models.qwen3_tts.config import Qwen3TTSConfig, StackConfig
 
 Shapes = dict[str, tuple[int, ...]]
@@ -14,8 +15,11 @@ TALKER, PREDICTOR = "talker.", "talker.code_predictor."
 
 
 def num_parameters(config: Qwen3TTSConfig) -> int:
-    """Parameters of talker and predictor."""
-    return sum(math.prod(shape) for shape in talker_shapes(config).values())
+    """Parameters of the main file: talker, predictor, and Base's speaker encoder."""
+    own = sum(math.prod(shape) for shape in talker_shapes(config).values())
+    if config.speaker is None:
+        return own
+    return own + codec_specs.num_parameters(codec_specs.speaker_specs(config.speaker))
 
 
 def stack_shapes(prefix: str, config: StackConfig) -> Shapes:

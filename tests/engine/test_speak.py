@@ -1,0 +1,301 @@
+"""The speaker: prepare, decode and vocode as one, over the fake model."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from tests.engine.fake import SPEC, FakeLM, expected_codes, job, segment
+from ttsbatch.engine import decode, speak
+from ttsbatch.engine.speak import DEFAULT_SLOTS, CodecLMSpeaker, choose_sizes
+from ttsbatch.errors import EngineError
+from ttsbatch.models.protocol import PAGE_SIZE, PreparedPrompt
+from ttsbatch.types import Failure, Segment, Waveform
+
+CPU = torch.device("cpu")
+PAGE_BYTES = SPEC.kv_bytes_per_position * PAGE_SIZE
+
+
+def texts(count: int) -> list[Segment]:
+    return [
+        segment(f"end {1 + i % 17}", seed=i, name=str(i), attempt=i % 3, index=i % 4)
+        for i in range(count)
+    ]
+
+
+def check(item: object) -> str:
+    """A waveform that is its segment's own."""
+    assert isinstance(item, Waveform)
+    codes, reason = expected_codes(job(item.segment))
+    audio = FakeLM().decode_audio(torch.from_numpy(codes)[None])[0].numpy()
+    np.testing.assert_array_equal(item.samples, np.round(audio * np.float32(32767)))
+    assert item.num_frames == len(codes)
+    assert item.finish_reason == reason
+    assert item.num_nonfinite == 0
+    return item.segment.utterance.id
+
+
+@pytest.mark.parametrize("slots", [1, 3, 8])
+@pytest.mark.parametrize("round_frames", [1, 4])
+def test_every_segment_is_spoken_once(
+    slots: int, round_frames: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(decode.FRAMES_PER_ROUND, "cpu", round_frames)
+    done = [check(w) for w in CodecLMSpeaker(FakeLM(), slots).speak(texts(50))]
+    assert sorted(done, key=int) == [str(i) for i in range(50)]
+
+
+def test_no_segments_give_nothing() -> None:
+    assert list(CodecLMSpeaker(FakeLM(), 2).speak([])) == []
+
+
+def test_a_speaker_speaks_again_after_its_end() -> None:
+    speaker = CodecLMSpeaker(FakeLM(), 3)
+    for _ in range(3):
+        done = [check(w) for w in speaker.speak(texts(12))]
+        assert sorted(done, key=int) == [str(i) for i in range(12)]
+
+
+def test_another_attempt_and_another_piece_are_other_speech() -> None:
+    segments = [
+        segment("end 5", seed=1, attempt=attempt, index=index)
+        for attempt in range(3)
+        for index in range(3)
+    ]
+    waves = list(CodecLMSpeaker(FakeLM(), 4).speak(segments))
+    for wave in waves:
+        check(wave)
+    assert len({w.samples.tobytes() for w in waves if isinstance(w, Waveform)}) == 9
+
+
+def test_a_retry_fed_in_while_others_are_spoken_is_spoken_too() -> None:
+    again: list[Segment] = []
+    fed = 0
+
+    def feed() -> Iterator[Segment]:
+        nonlocal fed
+        yield from texts(40)
+        while again:
+            fed += 1
+            yield again.pop()
+
+    speaker = CodecLMSpeaker(FakeLM(), 2)
+    done: list[str] = []
+    for wave in speaker.speak(feed()):
+        done.append(check(wave))
+        if isinstance(wave, Waveform) and wave.segment.attempt == 0:
+            again.append(replace(wave.segment, attempt=5))
+    done += [check(w) for w in speaker.speak(list(again))]  # those that came too late
+    assert len(done) == 40 + fed + len(again)
+    assert sorted(set(done), key=int) == [str(i) for i in range(40)]
+
+
+def test_refused_segments_come_with_their_failure_and_the_others_go_on() -> None:
+    segments = [
+        segment("refuse" if i % 4 == 0 else "end 6", seed=i, name=str(i)) for i in range(20)
+    ]
+    done = list(CodecLMSpeaker(FakeLM(), 3).speak(segments))
+    failures = [x for x in done if not isinstance(x, Waveform)]
+    assert sorted(s.line for s in (s.utterance for s, _ in failures)) == [0, 4, 8, 12, 16]
+    for said, failure in failures:
+        assert failure.utterance_id == said.utterance.id
+        assert (failure.stage, failure.reason) == ("prepare", "ref_unreadable")
+    assert sum(isinstance(x, Waveform) for x in done) == 15
+
+
+def test_a_row_that_cannot_fit_is_too_long_and_the_others_are_made() -> None:
+    long_prompt = segment("run", seed=7, name="prompt", cap=5, positions=300)
+    long_speech = segment("run", seed=8, name="speech", cap=254)
+    fits = segment("run", seed=9, name="fits", cap=253)  # 3 + 253 = 256 positions
+    done = list(CodecLMSpeaker(FakeLM(), 2).speak([*texts(5), long_prompt, long_speech, fits]))
+    failures = dict((s.utterance.id, f) for s, f in (x for x in done if isinstance(x, tuple)))
+    assert set(failures) == {"prompt", "speech"}
+    for failure in failures.values():
+        assert isinstance(failure, Failure)
+        assert (failure.stage, failure.reason) == ("prepare", "too_long")
+        assert "room for 256" in failure.message
+    assert "fake.jsonl:7: the prompt takes 300 positions" in failures["prompt"].message
+    assert {check(x) for x in done if isinstance(x, Waveform)} == {*"01234", "fits"}
+
+
+def test_rows_share_few_pages_and_those_that_need_more_are_too_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(speak, "CPU_KV_BYTES", 5 * PAGE_BYTES)
+    segments = [segment("run", seed=n, name=str(n), cap=n) for n in (5, 30, 77, 78, 200)]
+    done = list(CodecLMSpeaker(FakeLM(), 4).speak(segments))
+    assert {check(x) for x in done if isinstance(x, Waveform)} == {"5", "30", "77"}
+    assert {x[1].reason for x in done if isinstance(x, tuple)} == {"too_long"}
+
+
+def test_no_row_passes_the_positions_of_the_model() -> None:
+    model = FakeLM(spec=replace(SPEC, max_positions=100))
+    segments = [segment("run", seed=n, name=str(n), cap=n) for n in (97, 106)]
+    done = list(CodecLMSpeaker(model, 2).speak(segments))
+    assert [x[0].utterance.id for x in done if isinstance(x, tuple)] == ["106"]
+
+
+def test_a_row_without_a_frame_fails_and_the_others_are_made() -> None:
+    segments = [segment("end 0", seed=4, name="none"), segment("end 2", seed=5, name="two")]
+    done = list(CodecLMSpeaker(FakeLM(), 2).speak(segments))
+    ((said, failure),) = [x for x in done if isinstance(x, tuple)]
+    assert said is segments[0]
+    assert (failure.stage, failure.reason) == ("engine", "engine_error")
+    assert failure.message == "fake.jsonl:4: the model ended before the first frame"
+    assert [check(x) for x in done if isinstance(x, Waveform)] == ["two"]
+
+
+def test_an_error_of_the_segments_surfaces() -> None:
+    def broken() -> Iterator[Segment]:
+        yield from texts(3)
+        raise OSError("corpus gone")
+
+    with pytest.raises(OSError, match="corpus gone"):
+        list(CodecLMSpeaker(FakeLM(), 2).speak(broken()))
+
+
+def test_a_bug_in_prepare_surfaces() -> None:
+    with pytest.raises(RuntimeError, match="a bug in prepare"):
+        list(CodecLMSpeaker(FakeLM(), 2).speak([segment("end 3"), segment("crash", seed=2)]))
+
+
+def test_segments_are_pulled_on_another_thread_which_ends_with_the_speech() -> None:
+    threads: set[threading.Thread] = set()
+
+    def watched() -> Iterator[Segment]:
+        for said in texts(10):
+            threads.add(threading.current_thread())
+            yield said
+
+    assert len(list(CodecLMSpeaker(FakeLM(), 2).speak(watched()))) == 10
+    assert threading.current_thread() not in threads
+    assert not any(t.is_alive() for t in threads)
+
+
+def test_the_thread_ends_when_the_speech_is_given_up() -> None:
+    threads: set[threading.Thread] = set()
+
+    def endless() -> Iterator[Segment]:
+        threads.add(threading.current_thread())
+        seed = 0
+        while True:
+            seed += 1
+            yield segment("end 3", seed=seed)
+
+    speech = CodecLMSpeaker(FakeLM(), 2).speak(endless())
+    next(speech)
+    speech.close()  # type: ignore[attr-defined]
+    assert threads
+    assert not any(t.is_alive() for t in threads)
+
+
+def test_stop_finishes_what_is_seated_and_begins_nothing_more() -> None:
+    model = FakeLM()
+    speaker = CodecLMSpeaker(model, 3)
+    done: list[str] = []
+    begun = 0
+    for wave in speaker.speak(segment("run", seed=i, name=str(i), cap=150) for i in range(500)):
+        done.append(check(wave))
+        if not begun:
+            speaker.stop()
+            begun = len(model.seated)
+    assert sorted(done) == sorted(name for _, _, name in model.seated)
+    assert len(done) <= begun + 3  # the loop's thread may have been seating just then
+    assert len(done) < 500
+
+
+def test_a_speaker_stopped_before_it_speaks_begins_nothing() -> None:
+    model = FakeLM()
+    speaker = CodecLMSpeaker(model, 3)
+    speaker.stop()
+    assert list(speaker.speak(texts(10))) == []
+
+
+def test_the_corpus_is_never_held_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(speak, "MIN_LOOKAHEAD", 8)
+    monkeypatch.setattr(speak, "LOOKAHEAD_PER_SLOT", 2)
+    monkeypatch.setattr(speak, "WAVEFORMS_AHEAD", 8)
+    alive: weakref.WeakSet[object] = weakref.WeakSet()
+
+    class Watched(FakeLM):
+        def prepare(self, segment: Segment) -> PreparedPrompt | Failure:
+            made = super().prepare(segment)
+            assert isinstance(made, PreparedPrompt)
+            alive.add(made.payload)
+            return made
+
+    most = pulled = 0
+
+    def source() -> Iterator[Segment]:
+        nonlocal pulled
+        for i in range(300):
+            pulled += 1
+            yield segment(f"end {5 + i % 9}", seed=i, name=str(i))
+
+    gc.disable()
+    try:
+        spoken = 0
+        for wave in CodecLMSpeaker(Watched(), 4).speak(source()):
+            assert isinstance(wave, Waveform)
+            spoken += 1
+            del wave
+            most = max(most, len(alive), pulled - spoken)
+    finally:
+        gc.enable()
+    assert spoken == 300
+    # 8 prepared, 8 queued, 4 seated, 8 made; a few of each in hand or with late flags.
+    assert most < 8 + 8 + 4 + 8 + 12
+
+
+def test_codes_come_with_the_waveform_on_request() -> None:
+    for wave in CodecLMSpeaker(FakeLM(), 3, keep_codes=True).speak(texts(10)):
+        assert isinstance(wave, Waveform)
+        codes, _ = expected_codes(job(wave.segment))
+        assert wave.codes is not None
+        assert wave.codes.dtype == np.int16
+        np.testing.assert_array_equal(wave.codes, codes)
+    for wave in CodecLMSpeaker(FakeLM(), 3).speak(texts(4)):
+        assert isinstance(wave, Waveform)
+        assert wave.codes is None
+
+
+def test_stats_name_device_slots_and_stages() -> None:
+    speaker = CodecLMSpeaker(FakeLM(), 3)
+    frames = sum(w.num_frames for w in speaker.speak(texts(30)) if isinstance(w, Waveform))
+    assert speaker.stats.devices == ["cpu"]
+    assert speaker.stats.num_slots == 3
+    assert speaker.stats.busy_slot_steps == frames
+    assert {"prepare", "prefill", "decode", "codec"} <= set(speaker.stats.stage_seconds)
+    assert all(s > 0 for s in speaker.stats.stage_seconds.values())
+
+
+def test_slots_get_pages_for_their_longest_rows() -> None:
+    sizes = choose_sizes(SPEC, CPU, 4, 1 << 30)
+    assert (sizes.num_slots, sizes.num_pages) == (4, 4 * 16 + 1)  # page 0 is nobody's
+    assert sizes.max_positions == SPEC.max_positions
+
+
+def test_without_a_wish_the_device_decides_on_slots() -> None:
+    assert choose_sizes(SPEC, CPU, None, 1 << 30).num_slots == DEFAULT_SLOTS["cpu"]
+    cuda = torch.device("cuda")
+    assert choose_sizes(SPEC, cuda, None, 1 << 30).num_slots == DEFAULT_SLOTS["cuda"]
+
+
+@pytest.mark.parametrize("pages", [4, 5, 15, 16, 17, 63, 64, 65])
+def test_little_memory_gives_fewer_pages_and_shorter_rows(pages: int) -> None:
+    sizes = choose_sizes(SPEC, CPU, 4, pages * PAGE_BYTES + PAGE_BYTES - 1)
+    assert sizes.num_pages == min(pages, 64) + 1
+    assert sizes.max_positions == min(pages, 16) * PAGE_SIZE
+
+
+@pytest.mark.parametrize("pages", [0, 3])
+def test_less_than_a_page_per_slot_is_an_error_that_says_what_helps(pages: int) -> None:
+    with pytest.raises(EngineError, match=rf"hold {pages} pages .* 4 slots .* fewer --slots"):
+        choose_sizes(SPEC, CPU, 4, pages * PAGE_BYTES)

@@ -26,10 +26,10 @@ from ttsbatch.models.qwen3_tts.codec_layers import (
     scaled_rows,
     taker,
 )
+from ttsbatch.models.qwen3_tts.codec_vocoder import DILATIONS, FusedVocoder
 
 WINDOW_FRAMES = 300  # the official decoder's cut; another one gives other samples from there on
 CONTEXT_FRAMES = 25
-DILATIONS = (1, 3, 9)  # of a block's three residual units
 
 
 def codec_windows(
@@ -56,6 +56,7 @@ class CodecDecoder:
         weights: Mapping[str, Tensor],
         device: torch.device | str,
         dtype: torch.dtype = torch.float32,
+        fused: bool | None = None,
     ) -> None:
         """Prepare the weights.
 
@@ -65,6 +66,8 @@ class CodecDecoder:
             device: where it runs.
             dtype: of matrix products and convolutions. Codebooks, norm statistics and SnakeBeta
                 are computed in float32 whatever it is.
+            fused: run the vocoder as a chain of fused convolutions; None does on a GPU in
+                half precision, where it's faster.
         """
         device = torch.device(device)
         self.config, self.device, self.dtype = config, device, dtype
@@ -85,9 +88,14 @@ class CodecDecoder:
             self.output_proj = take(f"{name}output_proj.weight"), take(f"{name}output_proj.bias")
             self.upsampling: list[Callable[[Tensor], Tensor]] = []
             for i, ratio in enumerate(c.upsampling_ratios):
-                self.upsampling.append(CausalUpsampling(take, f"upsample.{i}.0.conv", ratio))
+                self.upsampling.append(RowUpsampling(take, f"upsample.{i}.0.conv", ratio))
                 self.upsampling.append(ConvNeXtBlock(take, f"upsample.{i}.1."))
-            self.vocoder = self._vocoder(take, taker(weights, device, torch.float32))
+            if fused is None:
+                fused = device.type == "cuda" and dtype.itemsize == 2
+            self.fused = FusedVocoder(config, weights, device, dtype) if fused else None
+            self.vocoder = (
+                [] if fused else self._vocoder(take, taker(weights, device, torch.float32))
+            )
 
     def _take_codebooks(self, weights: Mapping[str, Tensor]) -> None:
         c = self.config
@@ -147,7 +155,7 @@ class CodecDecoder:
     def forward(self, codes: Tensor) -> Tensor:
         """`decode` without its inference mode: what a graph captures."""
         x = self.transform(self.pre_conv(self.dequantize(codes)))
-        return self.synthesize(self.upsample(x)).float().clamp(-1.0, 1.0)
+        return self.synthesize(self.upsample(x))
 
     def dequantize(self, codes: Tensor) -> Tensor:
         """[B, F, Q] codes -> [B, E, F] sum of the codebooks, projected."""
@@ -172,10 +180,12 @@ class CodecDecoder:
         return x
 
     def synthesize(self, x: Tensor) -> Tensor:
-        """[B, C, T] -> [B, T * prod(upsample_rates)], not clamped yet."""
+        """[B, C, T] -> [B, T * prod(upsample_rates)] f32 in -1..1."""
+        if self.fused is not None:
+            return self.fused(x)
         for stage in self.vocoder:
             x = stage(x)
-        return x[:, 0]
+        return x[:, 0].float().clamp(-1.0, 1.0)
 
 
 class TransformerLayer:
@@ -224,6 +234,24 @@ class CausalUpsampling:
     def __call__(self, x: Tensor) -> Tensor:
         y = F.conv_transpose1d(x, self.weight, self.bias, self.stride)
         return y[..., : x.shape[-1] * self.stride]
+
+
+class RowUpsampling:
+    """Transposed convolution whose kernel is its stride: [B, C, N] -> [B, C', N * stride].
+
+    Rows don't overlap, so it is one matrix product, and its result is in memory as [B, N', C'],
+    which the linear layers after it and the fused vocoder take without a copy.
+    """
+
+    def __init__(self, take: Take, name: str, stride: int) -> None:
+        weight = take(f"{name}.weight")  # [C, C', stride]
+        self.weight = weight.permute(2, 1, 0).flatten(0, 1).contiguous()  # [stride * C', C]
+        self.bias = take(f"{name}.bias").repeat(stride)
+        self.channels = weight.shape[1]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        rows = F.linear(x.transpose(1, 2), self.weight, self.bias)
+        return rows.view(len(x), -1, self.channels).transpose(1, 2)
 
 
 class ConvNeXtBlock:

@@ -1,0 +1,153 @@
+"""`python -m ttsbatch.kernels.bench.causal_conv`: the convolutions of the published codec.
+
+`candidates` are the tiles worth a try on a shape; `recipes/bench/codec.py --sweep` tries them on
+the convolutions of a decode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ttsbatch.kernels.bench.timing import Work, main, num_bytes
+from ttsbatch.kernels.causal_conv import Pointwise, causal_conv
+from ttsbatch.kernels.causal_conv_tiles import Tile, tile_for
+from ttsbatch.kernels.reference import causal_conv as reference
+
+FRAMES = 62
+WIDTHS = (1536, 768, 384, 192, 96)
+RATES = (8, 5, 4, 3)
+_SHAPES = (  # rows, columns, more columns, depth, warps, stages
+    (128, 256, 0, 64, 8, 3),
+    (128, 256, 0, 64, 8, 4),
+    (256, 128, 0, 64, 8, 3),
+    (256, 128, 0, 64, 8, 4),
+    (128, 128, 0, 64, 8, 4),
+    (128, 128, 0, 64, 4, 3),
+    (128, 128, 0, 64, 8, 3),
+    (128, 128, 128, 64, 8, 4),
+    (128, 64, 0, 64, 4, 4),
+    (128, 256, 128, 64, 16, 3),
+    (128, 128, 64, 64, 8, 3),
+    (128, 128, 64, 64, 8, 4),
+    (256, 128, 64, 64, 16, 3),
+    (64, 128, 64, 64, 4, 3),
+    (128, 64, 32, 64, 4, 3),
+    (128, 64, 32, 64, 8, 3),
+    (256, 64, 32, 64, 8, 3),
+    (128, 64, 32, 32, 4, 4),
+    (128, 64, 32, 32, 8, 4),
+    (128, 64, 32, 32, 8, 6),
+    (256, 64, 32, 32, 8, 4),
+    (128, 256, 32, 64, 8, 3),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """A convolution of the codec and what is fused with it."""
+
+    width: int
+    channels: int
+    taps: int
+    rows_per_frame: int  # of its input
+    rate: int = 1
+    dilation: int = 1
+    pointwise: bool = False
+    residual: bool = False
+    raw: bool = False
+
+    @property
+    def columns(self) -> int:
+        """Output columns per input row."""
+        return self.rate * self.channels
+
+    def call(self, batch: int, frames: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Random arguments of `causal_conv` in bf16."""
+        rows = frames * self.rows_per_frame
+
+        def half(*shape: int) -> Tensor:
+            return torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+
+        def table() -> Tensor:
+            return torch.rand(self.channels, device="cuda") + 0.5
+
+        scale = (self.taps * self.width) ** -0.5
+        weight = half(self.taps, self.width, self.columns) * scale
+        options: dict[str, Any] = {"dilation": self.dilation, "snake": (table(), table())}
+        if self.residual:
+            options["residual"] = half(batch, rows * self.rate, self.channels)
+        if self.raw:
+            options["raw"] = half(batch, rows * self.rate, self.channels)
+        if self.pointwise:
+            square = half(self.channels, self.channels) * self.channels**-0.5
+            options["pointwise"] = Pointwise((table(), table()), square, table())
+        return (half(batch, rows, self.width), weight, table()), options
+
+
+def layers() -> Iterator[Layer]:
+    """One of each shape that a decode runs."""
+    yield Layer(1024, 1536, 7, 4)
+    rows = 4
+    for (width, channels), rate in zip(pairwise(WIDTHS), RATES, strict=True):
+        yield Layer(width, channels, 2, rows, rate, raw=True)
+        rows *= rate
+        stream = {"residual": True, "raw": True}
+        tile = tile_for(channels, channels, 7)
+        if tile.columns + tile.more_columns >= channels:
+            yield Layer(channels, channels, 7, rows, dilation=3, pointwise=True, **stream)
+            continue
+        yield Layer(channels, channels, 7, rows, dilation=3)
+        yield Layer(channels, channels, 1, rows, **stream)
+
+
+def flops(x: Tensor, weight: Tensor, pointwise: Pointwise | None) -> int:
+    """Of the multiplications and additions of one call."""
+    rows = x.shape[0] * x.shape[1]
+    total = rows * weight.numel()
+    if pointwise is not None:
+        total += rows * pointwise.weight.numel()
+    return 2 * total
+
+
+def candidates(width: int, columns: int, taps: int, pointwise: bool) -> list[Tile]:
+    """Tiles that waste under an eighth of their columns, the one in use first."""
+    tiles = [tile_for(width, columns, taps)]
+    for rows, wide, more, depth, num_warps, num_stages in _SHAPES:
+        tile = Tile(rows, wide, more, depth, num_warps, num_stages, bulk=width % depth == 0)
+        span = wide + more
+        if (pointwise and span < columns) or -(-columns // span) * span > columns * 9 / 8:
+            continue
+        tiles.append(tile)
+    tiles.append(replace(tiles[0], bulk=False))
+    tiles.append(replace(tiles[0], row_group=64))
+    return list(dict.fromkeys(tiles))
+
+
+def works(batch: int) -> list[Work]:
+    """Clips of five seconds; the reference's sums of taps pass through memory."""
+    return [_work(layer, batch) for layer in layers()]
+
+
+def _work(layer: Layer, batch: int) -> Work:
+    inputs, options = layer.call(batch, FRAMES)
+    tensors = [x for x in (*inputs, options.get("residual"), options.get("raw")) if x is not None]
+    rows = inputs[0].shape[0] * inputs[0].shape[1]
+    name = f"causal_conv B={batch} {layer.width}x{layer.taps}->{layer.columns}"
+    return Work(
+        name + (" +1x1" if layer.pointwise else ""),
+        partial(causal_conv, **options),
+        partial(reference.causal_conv, **options),
+        [inputs],
+        num_bytes(*tensors) + 2 * rows * layer.columns,
+    )
+
+
+if __name__ == "__main__":
+    main(works, (4,))

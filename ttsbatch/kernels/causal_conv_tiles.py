@@ -1,0 +1,64 @@
+"""Which part of a causal convolution one program computes, by the convolution's shape."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ttsbatch.kernels.launch import next_power_of_2
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """What one program computes, and how."""
+
+    rows: int = 128
+    columns: int = 128
+    # Columns of a second accumulator that shares the first one's row tile: 192 = 128 + 64 and
+    # 96 = 64 + 32 without the quarter that a power of two would waste.
+    more_columns: int = 0
+    depth: int = 64  # of (tap, channel) per iteration
+    num_warps: int = 8
+    num_stages: int = 3
+    row_group: int = 8  # row tiles that go through all columns together, for the L2 cache
+    bulk: bool = False  # tiles come by the tensor memory accelerator: whole `depth`s of channels
+
+
+def tile_for(width: int, columns: int, taps: int) -> Tile:
+    """The tile of a shape: C' input channels, r * C columns."""
+    known = TILES.get((width, columns, taps))
+    if known is not None:
+        return known
+    # Any width: channels of neighbouring taps share an iteration, so nothing has to divide.
+    return Tile(
+        rows=64,
+        columns=min(max(next_power_of_2(columns), 16), 128),
+        depth=min(max(next_power_of_2(taps * width), 16), 64),
+        num_warps=4,
+    )
+
+
+# By (input channels, columns, taps), for the published codec on Hopper. Long sums want the largest
+# tile: a tile of 128 x 256 asks the L2 cache for 48 bytes a clock and SM at full tensor speed, one
+# of 128 x 128 for 64, more than there is. Widths that are no power of two are split in two. Short
+# sums are bound by memory and by their epilogue, so that two programs must fit in an SM. Each of
+# these keeps its accumulators in registers (ptxas: no spills).
+_LONG = Tile(128, 256, num_stages=4, bulk=True)
+_LONG_192 = Tile(128, 128, 64, num_stages=4, bulk=True)
+_SHORT = Tile(128, 64, 64, num_warps=4, bulk=True)  # in halves, or it would spill
+_SHORT_96 = Tile(128, 64, 32, num_warps=4, bulk=True)
+TILES = {
+    (1024, 1536, 7): _LONG,
+    (1536, 6144, 2): _LONG,
+    (768, 768, 7): _LONG,
+    (768, 768, 1): _SHORT,
+    (768, 1920, 2): _LONG_192,
+    (384, 384, 7): _LONG_192,
+    (384, 384, 1): _SHORT,
+    (384, 768, 2): _LONG_192,
+    # All channels in one program, so that the 1x1 convolution can follow at once.
+    (192, 192, 7): Tile(128, 128, 64, bulk=True),
+    (192, 192, 1): _SHORT_96,
+    (192, 288, 2): _SHORT_96,
+    (96, 96, 7): Tile(128, 64, 32, depth=32, num_stages=4, bulk=True),
+    (96, 96, 1): Tile(128, 64, 32, depth=32, num_warps=4, bulk=True),
+}

@@ -1,0 +1,144 @@
+"""The other commands: help, version, check, models, voices, report."""
+
+from __future__ import annotations
+
+import json
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from ttsbatch import __version__
+from ttsbatch.cli.app import app
+from ttsbatch.models.known import KNOWN_MODELS
+from ttsbatch.plan import RECIPE_FIELDS
+
+Rows = Callable[..., Path]
+
+
+def run(*arguments: str | Path) -> Result:
+    result = CliRunner().invoke(app, [str(a) for a in arguments], env={"COLUMNS": "200"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result
+
+
+@pytest.mark.parametrize("command", [["--help"], ["synth", "--help"], ["models"], ["voices"]])
+def test_a_light_command_imports_neither_torch_nor_pyarrow(command: list[str]) -> None:
+    script = (
+        "import sys; from ttsbatch.cli.app import app\n"
+        f"try: app({command})\n"
+        "except SystemExit: pass\n"
+        "print(sorted({'torch', 'pyarrow', 'transformers'} & set(sys.modules)), file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.strip() == "[]"
+
+
+def test_check_imports_no_torch(write_rows: Rows) -> None:
+    script = (
+        "import sys; from ttsbatch.cli.app import app\n"
+        f"try: app(['check', {str(write_rows({'text': 'Yes.'}))!r}, '--quiet'])\n"
+        "except SystemExit: pass\n"
+        "print('torch' in sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stderr.strip() == "False"
+
+
+def test_help_is_quick() -> None:
+    def cpu_s() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
+    before = cpu_s()
+    subprocess.run([sys.executable, "-m", "ttsbatch", "--help"], capture_output=True, check=True)
+    # Half a second on an idle machine. Processor time, since a busy one makes any clock late.
+    assert cpu_s() - before < 0.5
+
+
+def test_the_module_and_the_console_script_print_the_version() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "ttsbatch", "--version"], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"ttsbatch {__version__}\n"
+    assert run("--version").stdout == done.stdout
+
+
+def test_every_recipe_field_is_an_option_of_synth() -> None:
+    text = run("synth", "--help").stdout
+    for name in set(RECIPE_FIELDS) - {"corpus"}:
+        assert f"--{name.replace('_', '-')}" in text, name
+
+
+def test_check_finds_the_rejects_of_synth(write_rows: Rows) -> None:
+    corpus = write_rows(
+        {"id": "a", "text": "Yes."}, {"id": "a", "text": "Again."}, {"text": 3}, "nonsense"
+    )
+    result = run("check", corpus)
+    assert result.exit_code == 7
+    assert f"{corpus}:2:" in result.stdout
+    assert all(r in result.stdout for r in ("duplicate_id", "wrong_type", "invalid_json"))
+    found = json.loads(run("check", corpus, "--json", "--quiet").stdout)
+    assert found["rows"] == {"in": 4, "good": 1, "rejected": 3}
+    assert {r: v["count"] for r, v in found["rejects"].items()} == {
+        "duplicate_id": 1,
+        "wrong_type": 1,
+        "invalid_json": 1,
+    }
+
+
+def test_check_estimates_audio_time_and_disk(write_rows: Rows) -> None:
+    text = "The lamp on the hill burned through the whole of that long winter night."
+    corpus = write_rows(*({"id": f"r{i}", "text": text} for i in range(100)))
+    found = json.loads(run("check", corpus, "--json", "--quiet").stdout)
+    assert 300 < found["audio_seconds"] < 700
+    assert 0 < found["wall_seconds"] < found["audio_seconds"]
+    assert found["disk_bytes"] > found["audio_seconds"] * 48_000
+
+
+def test_check_of_a_good_corpus_exits_0(write_rows: Rows) -> None:
+    assert run("check", write_rows({"text": "Yes."})).exit_code == 0
+
+
+def test_models_lists_licence_size_and_rate() -> None:
+    text = run("models").stdout
+    for model in KNOWN_MODELS:
+        line = next(row for row in text.splitlines() if row.startswith(f"{model.name} "))
+        assert model.licence in line
+        assert "24,000 Hz" in line
+    listed = json.loads(run("models", "--json").stdout)
+    assert [m["name"] for m in listed] == [m.name for m in KNOWN_MODELS]
+
+
+def test_voices_of_the_embedded_model() -> None:
+    assert "heart" in run("voices").stdout
+    card = json.loads(run("voices", "hibari", "--json").stdout)
+    assert (card["voices"], card["languages"], card["options"]) == (["heart"], ["en"], [])
+
+
+def test_voices_of_an_unknown_model_exits_4() -> None:
+    result = run("voices", "./nowhere")
+    assert result.exit_code == 4
+    assert "./nowhere" in result.stderr
+
+
+def test_report_without_a_run_exits_6(tmp_path: Path) -> None:
+    result = run("report", tmp_path)
+    assert result.exit_code == 6
+    assert "report.json" in result.stderr
+
+
+def test_report_prints_the_report_of_a_run(write_rows: Rows, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run("synth", write_rows({"text": "Yes, please."}), "-o", out, "--quiet").exit_code == 0
+    assert "RTF" in run("report", out).stdout
+    assert run("report", out, "--json").stdout == (out / "report.json").read_text("utf8")

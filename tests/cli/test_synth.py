@@ -1,0 +1,173 @@
+"""`ttsbatch synth`: exit codes, stdout, stderr and files."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+import ttsbatch.pipeline
+from tests.fake_speaker import FakeSpeaker
+from ttsbatch.cli.app import app
+
+Rows = Callable[..., Path]
+GOOD = {"id": "a", "text": "Good morning."}
+
+
+@pytest.fixture
+def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
+    """Runs a command in `tmp_path` with a fake in place of the embedded model."""
+
+    def open_speaker(card: Any, plan: Any, keep_codes: bool = False) -> FakeSpeaker:
+        return FakeSpeaker(card)
+
+    monkeypatch.setattr(ttsbatch.pipeline, "open_speaker", open_speaker)
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: str | Path) -> Result:
+        result = CliRunner().invoke(app, [str(a) for a in arguments])
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
+
+    return run
+
+
+def test_all_good_exits_0_with_a_table_on_stderr_and_nothing_on_stdout(
+    cli: Any, write_rows: Rows
+) -> None:
+    result = cli("synth", write_rows(GOOD), "-o", "out")
+    assert result.exit_code == 0
+    assert result.stdout == ""
+    assert "RTF" in result.stderr
+    assert Path("out/audio/shard-00000/a.wav").stat().st_size > 44
+
+
+def test_rejected_rows_exit_7(cli: Any, write_rows: Rows) -> None:
+    assert cli("synth", write_rows(GOOD, {"id": "b"}), "-o", "out").exit_code == 7
+
+
+def test_failed_rows_exit_7(cli: Any, write_rows: Rows) -> None:
+    assert cli("synth", write_rows({"text": "refuse"}), "-o", "out").exit_code == 7
+
+
+def test_json_prints_the_report_on_stdout(cli: Any, write_rows: Rows) -> None:
+    result = cli("synth", write_rows(GOOD), "-o", "out", "--json", "--quiet")
+    assert json.loads(result.stdout) == json.loads(Path("out/report.json").read_text("utf8"))
+    assert result.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["rows.jsonl"], 2, ["-o"]),
+        (["-o", "out"], 2, ["corpus"]),
+        (["rows.jsonl", "-o", "out", "--temperature", "0.5"], 2, ["--temperature", "hibari"]),
+        (["rows.jsonl", "-o", "out", "--max-seconds", "3"], 2, ["--max-seconds"]),
+        (["rows.jsonl", "-o", "out", "--voice", "Nobody"], 2, ["Nobody", "heart"]),
+        (["rows.jsonl", "-o", "out", "--device", "cuda"], 2, ["--device", "cpu"]),
+        (["rows.jsonl", "-o", "out", "--slots", "none"], 2, ["--slots", "auto"]),
+        (["rows.jsonl", "-o", "out", "--save-codes"], 2, ["--save-codes"]),
+        (["rows.jsonl", "-o", "out", "--nonsense"], 2, ["--nonsense"]),
+        (["rows.jsonl", "-o", "s3://bucket/out"], 2, ["local folder"]),
+        (["nowhere.jsonl", "-o", "out"], 3, ["nowhere.jsonl"]),
+        (["rows.jsonl", "-o", "out", "--model", "./nowhere"], 4, ["./nowhere"]),
+        (["rows.jsonl", "-o", "out", "--model", "random:gpt"], 4, ["random:gpt", "qwen3-tts"]),
+        (["rows.jsonl", "-o", "rows.jsonl"], 6, ["rows.jsonl"]),
+    ],
+)
+def test_what_cannot_start_exits_with_its_code_and_says_why(
+    cli: Any, write_rows: Rows, arguments: list[str], code: int, words: list[str]
+) -> None:
+    write_rows(GOOD)
+    result = cli("synth", *arguments)
+    assert result.exit_code == code, result.stderr
+    assert [w for w in words if w not in result.stderr] == []
+    assert "Traceback" not in result.stderr
+    assert not Path("out/audio").exists()
+
+
+def test_an_engine_error_exits_5(cli: Any, write_rows: Rows) -> None:
+    result = cli("synth", write_rows({"text": "break"}), "-o", "out")
+    assert result.exit_code == 5
+    assert "the device fell off" in result.stderr
+
+
+def test_a_bug_keeps_its_traceback(
+    cli: Any, write_rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*args: object) -> None:
+        raise ZeroDivisionError("ours")
+
+    monkeypatch.setattr(ttsbatch.pipeline, "synthesize", broken)
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        cli("synth", write_rows(GOOD), "-o", "out")
+
+
+def test_a_changed_setting_refuses_to_resume(cli: Any, write_rows: Rows) -> None:
+    corpus = write_rows(GOOD)
+    cli("synth", corpus, "-o", "out")
+    assert cli("synth", corpus, "-o", "out", "--seed", "4").exit_code in (2, 6)
+
+
+def test_flags_win_over_the_recipe(cli: Any, write_rows: Rows) -> None:
+    write_rows(GOOD, {"id": "b", "text": "Good night."})
+    Path("r.toml").write_text('corpus = "rows.jsonl"\nout = "here"\nlimit = 1\nseed = 3\n')
+    assert cli("synth", "--recipe", "r.toml", "--limit", "2").exit_code == 0
+    run = json.loads(Path("here/run.json").read_text("utf8"))
+    assert len(Path("here/manifest.jsonl").read_text("utf8").splitlines()) == 2
+    assert run["plan"]["rows"]["seed"] == 3
+
+
+def test_an_unknown_recipe_key_is_an_error_with_the_nearest_name(
+    cli: Any, write_rows: Rows
+) -> None:
+    write_rows(GOOD)
+    Path("r.toml").write_text("temprature = 1\n")
+    result = cli("synth", "rows.jsonl", "-o", "out", "--recipe", "r.toml")
+    assert result.exit_code == 2
+    assert "temperature" in result.stderr
+
+
+def test_a_dry_run_writes_nothing(cli: Any, write_rows: Rows) -> None:
+    result = cli("synth", write_rows(GOOD, {"id": "b"}), "-o", "out", "--dry-run")
+    assert result.exit_code == 7
+    assert "missing_text" in result.stdout
+    assert not Path("out").exists()
+
+
+def test_rows_come_from_stdin(cli: Any, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ttsbatch", "synth", "-", "-o", "out", "--quiet"]
+    rows = json.dumps(GOOD) + "\n"
+    done = subprocess.run(command, input=rows, text=True, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert len(Path("out/manifest.jsonl").read_text("utf8").splitlines()) == 1
+
+
+def test_ctrl_c_finishes_what_is_in_flight_exits_130_and_the_next_run_makes_the_rest(
+    cli: Any, write_rows: Rows
+) -> None:
+    text = "The slow boat to the island leaves at nine, and comes back before the storm. " * 4
+    write_rows(*({"id": f"r{i}", "text": text} for i in range(60)))
+    command = [sys.executable, "-m", "ttsbatch", "synth", "rows.jsonl", "-o", "out"]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list(Path("out").glob("audio/*/*.wav")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130, stderr
+    assert "resumes" in stderr
+    made = Path("out/manifest.jsonl").read_text("utf8").splitlines()
+    assert 0 < len(made) < 60
+    assert cli("synth", "rows.jsonl", "-o", "out").exit_code == 0
+    assert len(Path("out/manifest.jsonl").read_text("utf8").splitlines()) == 60

@@ -1,0 +1,37 @@
+"""What tests of several folders need."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# Tiny models lose time to thread hand-over; set before anything imports torch or numpy.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import torch
+
+# Kernel tests run in Triton's interpreter where there's no GPU; read when triton is imported, which
+# tests of other folders do before. What they call takes the reference all the same.
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+# Commands that tests start in other folders run this checkout, installed or not.
+_paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _paths))
+
+
+@pytest.fixture
+def write_rows(tmp_path: Path) -> Callable[..., Path]:
+    """Writes rows (mappings, or raw lines) to a JSONL file and returns its path."""
+
+    def write(*rows: dict[str, Any] | str, name: str = "rows.jsonl") -> Path:
+        path = tmp_path / name
+        lines = [r if isinstance(r, str) else json.dumps(r, ensure_ascii=False) for r in rows]
+        path.write_text("".join(f"{line}\n" for line in lines), "utf8")
+        return path
+
+    return write

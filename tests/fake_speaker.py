@@ -1,0 +1,68 @@
+"""A speaker whose samples depend on utterance and attempt alone, to drive the pipeline."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ttsbatch.errors import EngineError
+from ttsbatch.types import EngineStats, Failure, ModelCard, Segment, Waveform
+
+RATE_HZ = 24_000
+
+
+@dataclass
+class FakeSpeaker:
+    """Speaks noise of the expected length; texts steer it.
+
+    `mumble N` is silent (flagged) in its first N attempts, `refuse` fails, `break` ends the run.
+    """
+
+    card: ModelCard
+    stats: EngineStats = field(default_factory=lambda: EngineStats(devices=["fake"]))
+    asked: list[tuple[str, int]] = field(default_factory=list)  # (utterance id, attempt)
+    lookahead: int = 1
+    on_spoken: Callable[[Segment], None] = lambda segment: None
+    stopped: bool = False
+    closed: bool = False
+
+    def speak(self, segments: Iterable[Segment]) -> Iterator[Waveform | tuple[Segment, Failure]]:
+        queue: list[Segment] = []
+        source = iter(segments)
+        while True:
+            while not self.stopped and len(queue) < self.lookahead:
+                if (segment := next(source, None)) is None:
+                    break
+                queue.append(segment)
+            if not queue:
+                return
+            segment = queue.pop(0)
+            self.asked.append((segment.utterance.id, segment.attempt))
+            yield self._speak(segment)
+            self.on_spoken(segment)
+
+    def _speak(self, segment: Segment) -> Waveform | tuple[Segment, Failure]:
+        words = segment.text.split()
+        if words[0] == "break":
+            raise EngineError("the device fell off")
+        if words[0] == "refuse":
+            u = segment.utterance
+            return segment, Failure(u.source, u.line, u.id, "engine", "engine_error", "refused")
+        rng = np.random.default_rng(
+            [zlib.crc32(segment.text.encode()), segment.utterance.seed, segment.attempt]
+        )
+        loudness = 3_000
+        if words[0] == "mumble" and segment.attempt < int(words[1]):
+            loudness = 3
+        num_samples = round(segment.expected_s * RATE_HZ)
+        samples = np.clip(rng.normal(0, loudness, num_samples), -32_000, 32_000)
+        return Waveform(segment, samples.astype(np.int16), RATE_HZ, "stop", 0)
+
+    def stop(self) -> None:
+        self.stopped = True
+
+    def close(self) -> None:
+        self.closed = True

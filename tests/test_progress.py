@@ -1,0 +1,77 @@
+"""Progress on stderr: plain lines into a pipe, a bar on a terminal."""
+
+from __future__ import annotations
+
+import io
+import time
+
+import pytest
+
+from ttsbatch.progress import Bar, Lines, Quiet, Tally, clock, make_progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def half_done() -> Tally:
+    tally = Tally(rows=10, finished_before=2, made=3, failed=1, flagged=1, rejected=4)
+    tally.audio_s, tally.expected_s, tally.expected_done_s = 20.0, 40.0, 10.0
+    tally.started_s = time.monotonic() - 5.0
+    return tally
+
+
+def test_a_line_says_rows_speed_eta_and_trouble() -> None:
+    stream = io.StringIO()
+    Lines(stream, every_s=0.0).update(half_done())
+    line = stream.getvalue()
+    assert "6/10 rows" in line
+    assert "4.0 audio-s/s" in line
+    assert "RTF 0.25" in line
+    assert "ETA 0:15" in line
+    assert "4 rejected  1 failed  1 flagged" in line
+
+
+def test_lines_come_only_now_and_then() -> None:
+    stream = io.StringIO()
+    lines = Lines(stream, every_s=60.0)
+    lines.update(half_done())
+    assert stream.getvalue() == ""
+
+
+def test_a_run_without_any_audio_yet_shows_no_speed() -> None:
+    stream = io.StringIO()
+    Lines(stream, every_s=0.0).update(Tally(rows=3, expected_s=9.0))
+    assert "0/3 rows  - audio-s/s  RTF -  ETA -" in stream.getvalue()
+
+
+def test_a_terminal_gets_a_bar_with_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "140")
+    stream = Terminal()
+    bar = make_progress(stream, quiet=False)
+    assert isinstance(bar, Bar)
+    bar.phase("checking rows")
+    bar.message("a [word] of warning")
+    bar.update(half_done())
+    bar.close()
+    text = stream.getvalue()
+    assert "a [word] of warning" in text
+    assert "6/10 rows" in text
+    assert "4 rejected  1 failed  1 flagged" in text
+
+
+def test_quiet_shows_messages_only() -> None:
+    stream = io.StringIO()
+    quiet = make_progress(stream, quiet=True)
+    assert isinstance(quiet, Quiet)
+    quiet.phase("checking rows")
+    quiet.update(half_done())
+    quiet.message("look here")
+    assert stream.getvalue() == "look here\n"
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(5.4, "0:05"), (125, "2:05"), (3723, "1:02:03")])
+def test_clock(seconds: float, text: str) -> None:
+    assert clock(seconds) == text

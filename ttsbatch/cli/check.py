@@ -1,0 +1,101 @@
+"""`ttsbatch check`: what `synth` would reject, and what the rest would take. Loads no model."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from ttsbatch.cli import options as o
+from ttsbatch.errors import EXIT_OK, EXIT_ROWS_FAILED
+
+if TYPE_CHECKING:
+    from ttsbatch.plan import RunPlan
+    from ttsbatch.survey import Survey
+
+
+def check(
+    corpus: o.Corpus = None,
+    recipe: o.Recipe = None,
+    model: o.Model = None,
+    voice: o.Voice = None,
+    language: o.Language = None,
+    instruct: o.Instruct = None,
+    ref_audio: o.RefAudio = None,
+    ref_text: o.RefText = None,
+    seed: o.Seed = None,
+    temperature: o.Temperature = None,
+    top_k: o.TopK = None,
+    top_p: o.TopP = None,
+    repetition_penalty: o.RepetitionPenalty = None,
+    max_seconds: o.MaxSeconds = None,
+    map: o.Map = None,
+    limit: o.Limit = None,
+    delimiter: o.Delimiter = None,
+    header: o.Header = None,
+    unsupported_language: o.UnsupportedLanguage = None,
+    device: o.Device = None,
+    dtype: o.Dtype = None,
+    slots: o.Slots = None,
+    as_json: o.AsJson = False,
+    quiet: o.IsQuiet = False,
+) -> None:
+    """Check every row and reference, and estimate audio, time and disk. No model is loaded."""
+    plan, _ = o.plan_from(locals())
+    raise typer.Exit(survey(plan, as_json, quiet))
+
+
+def survey(plan: RunPlan, as_json: bool, quiet: bool, out: Path | None = None) -> int:
+    """Look a corpus through and print what was found; the exit code of the `synth` to come.
+
+    Args:
+        plan: as for `synth`.
+        as_json: print JSON in place of a table.
+        quiet: no progress.
+        out: named in the table, where this is a dry run of `synth`.
+    """
+    from ttsbatch.progress import make_progress
+    from ttsbatch.survey import survey_corpus
+
+    progress = make_progress(sys.stderr, quiet)
+    try:
+        progress.phase("checking rows")
+        found = survey_corpus(plan, progress.message)
+    finally:
+        progress.close()
+    if as_json:
+        print(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+    else:
+        _print(found, out)
+    return EXIT_ROWS_FAILED if found.num_rejected else EXIT_OK
+
+
+def _print(found: Survey, out: Path | None) -> None:
+    from ttsbatch.cli.tables import print_pairs
+    from ttsbatch.progress import clock
+
+    if found.wall_s is None:
+        wall = "not known for this model; synth --limit 100 measures it"
+    else:
+        wall = f"{clock(found.wall_s)} (about)"
+    pairs = [
+        ("model", found.model),
+        ("rows", f"{found.num_rows:,}"),
+        ("to make", f"{found.num_good:,}"),
+        ("rejected", f"{found.num_rejected:,}"),
+        ("audio", f"{found.audio_s / 3600:.2f} h (about)"),
+        ("wall time", wall),
+        ("disk", f"{found.disk_bytes / 1e9:.3f} GB (about)"),
+    ]
+    if out is not None:
+        pairs.append(("output", f"{out} (dry run: nothing is written)"))
+    print_pairs(pairs)
+    for reason, rejects in sorted(found.rejects.items()):
+        print(f"\n{reason}: {rejects.count:,}")
+        for failure in rejects.examples:
+            print(f"  {failure.source}:{failure.line}: {failure.message}")
+        if rejects.count > len(rejects.examples):
+            print("  ...")

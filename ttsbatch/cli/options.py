@@ -1,0 +1,128 @@
+"""The options that commands share; each has the name of the recipe field that it overrides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from ttsbatch.plan import RunPlan
+
+ROWS = "What a row gets where it says nothing itself"
+READING = "Reading the corpus"
+RUNNING = "Running"
+
+Corpus = Annotated[
+    list[str] | None,
+    typer.Argument(
+        help=".jsonl, .parquet, .csv, .tsv or .txt, each also .gz or .zst; globs; - for JSONL on "
+        "stdin; any URI that pyarrow.fs opens.",
+        show_default=False,
+    ),
+]
+Recipe = Annotated[
+    Path | None, typer.Option("--recipe", help="TOML with the options' own names; options win.")
+]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        help="Checkpoint folder, hub id, or random:NAME; without it the embedded English model.",
+    ),
+]
+Voice = Annotated[str | None, typer.Option(help="A named voice.", rich_help_panel=ROWS)]
+Language = Annotated[
+    str | None,
+    typer.Option(help="ISO 639 code or English name; else auto.", rich_help_panel=ROWS),
+]
+Instruct = Annotated[str | None, typer.Option(help="How to speak, in words.", rich_help_panel=ROWS)]
+RefAudio = Annotated[
+    str | None, typer.Option(help="A recording of the voice to clone.", rich_help_panel=ROWS)
+]
+RefText = Annotated[
+    str | None, typer.Option(help="What is said in --ref-audio.", rich_help_panel=ROWS)
+]
+Seed = Annotated[
+    int | None,
+    typer.Option(help="Rows without a seed derive theirs from this.", rich_help_panel=ROWS),
+]
+Temperature = Annotated[
+    float | None, typer.Option(help="0 decodes greedily.", rich_help_panel=ROWS)
+]
+TopK = Annotated[int | None, typer.Option(help="0 is off.", rich_help_panel=ROWS)]
+TopP = Annotated[float | None, typer.Option(help="1 is off.", rich_help_panel=ROWS)]
+RepetitionPenalty = Annotated[float | None, typer.Option(help="1 is off.", rich_help_panel=ROWS)]
+MaxSeconds = Annotated[
+    float | None,
+    typer.Option(
+        help="The longest audio of a row, in place of the bound from its text.",
+        rich_help_panel=ROWS,
+    ),
+]
+Map = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--map",
+        metavar="FIELD=COLUMN",
+        help="Read a field of ours from another column; repeatable.",
+        rich_help_panel=READING,
+        show_default=False,
+    ),
+]
+Limit = Annotated[int | None, typer.Option(help="Stop after N rows.", rich_help_panel=READING)]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(help="Of CSV and TSV: one character, or tab.", rich_help_panel=READING),
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether CSV and TSV begin with column names; without them columns count from 0.",
+        rich_help_panel=READING,
+        show_default=False,
+    ),
+]
+UnsupportedLanguage = Annotated[
+    str | None,
+    typer.Option(
+        metavar="reject|warn",
+        help="A row in a language that the model does not list.",
+        rich_help_panel=READING,
+    ),
+]
+Device = Annotated[
+    str | None, typer.Option(help="auto, cpu, cuda, cuda:0.", rich_help_panel=RUNNING)
+]
+Dtype = Annotated[
+    str | None, typer.Option(help="auto, float32, bfloat16.", rich_help_panel=RUNNING)
+]
+Slots = Annotated[
+    str | None, typer.Option(help="Rows in work at once; auto.", rich_help_panel=RUNNING)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]
+IsQuiet = Annotated[
+    bool, typer.Option("--quiet", help="Nothing on stderr but warnings and errors.")
+]
+
+
+def plan_from(options: Mapping[str, Any]) -> tuple[RunPlan, str | None]:
+    """The plan of a command's arguments laid over its recipe, and `out`.
+
+    Args:
+        options: the command's `locals()`; names that are no recipe field are left out.
+
+    Raises:
+        PlanError: a bad recipe or a bad value.
+    """
+    from ttsbatch.plan import RECIPE_FIELDS, make_plan, read_recipe
+
+    recipe = options.get("recipe")
+    values = read_recipe(recipe) if recipe else {}
+    given = {k: v for k, v in options.items() if k in RECIPE_FIELDS and v is not None}
+    values |= given
+    out = values.pop("out", None)
+    return make_plan(values), out

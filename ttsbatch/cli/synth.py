@@ -1,0 +1,136 @@
+"""`ttsbatch synth`: corpus in; audio, manifest and report out."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ttsbatch.cli import options as o
+from ttsbatch.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_ROWS_FAILED, PlanError
+
+if TYPE_CHECKING:
+    from ttsbatch.plan import RunPlan
+    from ttsbatch.stop import Stop
+
+
+def synth(
+    corpus: o.Corpus = None,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", "-o", help="Output folder; one that holds this run is resumed."),
+    ] = None,
+    recipe: o.Recipe = None,
+    model: o.Model = None,
+    voice: o.Voice = None,
+    language: o.Language = None,
+    instruct: o.Instruct = None,
+    ref_audio: o.RefAudio = None,
+    ref_text: o.RefText = None,
+    seed: o.Seed = None,
+    temperature: o.Temperature = None,
+    top_k: o.TopK = None,
+    top_p: o.TopP = None,
+    repetition_penalty: o.RepetitionPenalty = None,
+    max_seconds: o.MaxSeconds = None,
+    map: o.Map = None,
+    limit: o.Limit = None,
+    delimiter: o.Delimiter = None,
+    header: o.Header = None,
+    unsupported_language: o.UnsupportedLanguage = None,
+    device: o.Device = None,
+    dtype: o.Dtype = None,
+    slots: o.Slots = None,
+    shard_size: Annotated[
+        int | None, typer.Option(help="Rows per shard.", rich_help_panel=o.RUNNING)
+    ] = None,
+    retries: Annotated[
+        int | None,
+        typer.Option(help="Further takes of a flagged row.", rich_help_panel=o.RUNNING),
+    ] = None,
+    save_codes: Annotated[
+        bool | None,
+        typer.Option("--save-codes", help="Keep the codec codes too.", rich_help_panel=o.RUNNING),
+    ] = None,
+    fail_fast: Annotated[
+        bool | None,
+        typer.Option(
+            "--fail-fast",
+            help="End at the first rejected or failed row.",
+            rich_help_panel=o.RUNNING,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be made; write nothing.")
+    ] = False,
+    as_json: o.AsJson = False,
+    quiet: o.IsQuiet = False,
+) -> None:
+    """Make a corpus into speech. Rerun the same command to resume."""
+    plan, folder = o.plan_from(locals())
+    if folder is None:
+        raise PlanError("no output folder given; expected -o OUT")
+    if "://" in folder:
+        raise PlanError(f"-o is {folder!r}; expected a local folder")
+    if dry_run:
+        from ttsbatch.cli.check import survey
+
+        raise typer.Exit(survey(plan, as_json, quiet, out=Path(folder)))
+    raise typer.Exit(_run(plan, Path(folder), as_json, quiet))
+
+
+def _run(plan: RunPlan, out: Path, as_json: bool, quiet: bool) -> int:
+    from ttsbatch.cli.tables import print_report
+    from ttsbatch.pipeline import synthesize
+    from ttsbatch.progress import make_progress
+    from ttsbatch.stop import Stop
+
+    progress = make_progress(sys.stderr, quiet)
+    stop = Stop()
+    try:
+        with _stopped_by_signals(stop):
+            report = synthesize(plan, out, progress, stop)
+    finally:
+        progress.close()
+    if not quiet:
+        print_report(report, sys.stderr)
+    if as_json:
+        print(report.to_json(), end="")
+    if stop.by_signal:
+        print("ttsbatch: interrupted; the same command resumes", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return EXIT_ROWS_FAILED if report.num_bad else EXIT_OK
+
+
+@contextmanager
+def _stopped_by_signals(stop: Stop) -> Iterator[None]:
+    """The first Ctrl-C or SIGTERM finishes what is in flight, the second ends at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # signals reach the main thread only
+        return
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        if stop.by_signal:
+            raise KeyboardInterrupt
+        stop.by_signal = True
+        stop.request()
+        print(
+            "ttsbatch: finishing the rows in flight; once more ends at once",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(s, on_signal) for s in signals]
+    try:
+        yield
+    finally:
+        for number, handler in zip(signals, before, strict=True):
+            signal.signal(number, handler)

@@ -1,0 +1,169 @@
+"""synthesize(): the outer loop, corpus to shards.
+
+Two passes over the corpus. The first checks every row and writes the rejects before a model is
+loaded; the second produces what is not finished yet (`production.py`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from ttsbatch.corpus.open import spooled_stdin
+from ttsbatch.corpus.references import References
+from ttsbatch.corpus.rows import check_defaults
+from ttsbatch.corpus.scan import scan
+from ttsbatch.errors import PlanError
+from ttsbatch.loading import open_speaker
+from ttsbatch.models import check_engine_plan, open_card
+from ttsbatch.models.protocol import Speaker
+from ttsbatch.plan import RunPlan
+from ttsbatch.production import Production
+from ttsbatch.progress import Progress, Tally
+from ttsbatch.report import Ended, Meter, RunReport, finish_report
+from ttsbatch.sinks.shards import ShardSink
+from ttsbatch.stop import Stop
+from ttsbatch.text.duration import expected_seconds
+from ttsbatch.types import (
+    EngineStats,
+    Failure,
+    ModelCard,
+    Utterance,
+)
+
+Load = Callable[[ModelCard, RunPlan], Speaker]
+
+
+def open_plan(plan: RunPlan) -> ModelCard:
+    """The card of the plan's model, once all options are known to fit it.
+
+    Raises:
+        PlanError: an option that the model has no use for.
+        ModelError: no such model.
+    """
+    card = open_card(plan.model)
+    check_defaults(plan.rows, card, plan.corpus.unsupported_language)
+    check_engine_plan(card, plan.engine)
+    if plan.output.save_codes and not card.num_codebooks:
+        raise PlanError(f"--save-codes: {card.name} has no codec codes")
+    return card
+
+
+def synthesize(
+    plan: RunPlan, out: Path, progress: Progress, stop: Stop | None = None, load: Load | None = None
+) -> RunReport:
+    """Make every row of the corpus that `out` does not hold yet.
+
+    Args:
+        plan: what to make.
+        out: the output folder; one that holds the same run is resumed.
+        progress: told of phases, rows and warnings.
+        stop: ends the run early when asked.
+        load: makes the speaker, in place of `open_speaker`.
+
+    Raises:
+        TTSBatchError: the run as a whole cannot go on; what was committed stays.
+    """
+    stop = stop or Stop()
+    card = open_plan(plan)
+    with ExitStack() as stack:
+        stdin = stack.enter_context(spooled_stdin(plan.corpus.sources))
+        sink = stack.enter_context(ShardSink(out, plan, card))
+        meter, tally = Meter(), Tally()
+        corpus = _Corpus(plan, card, sink, meter, tally, stdin, stop)
+        progress.phase("checking rows")
+        corpus.validate(progress)
+        stats = EngineStats()
+        ended: Ended = "failed"
+        try:
+            if tally.rows > tally.finished_before and not stop.requested:
+                progress.phase(f"loading {card.name}")
+                speaker = _timed_load(card, plan, load, meter)
+                stack.callback(speaker.close)
+                stats = speaker.stats
+                Production(plan.output, speaker, sink, meter, tally, progress, stop).run(
+                    corpus.todo()
+                )
+            ended = "interrupted" if stop.requested else "finished"
+        except KeyboardInterrupt:
+            ended = "interrupted"
+            raise
+        finally:
+            report = finish_report(sink, meter, stats, ended)
+        return report
+
+
+def _timed_load(card: ModelCard, plan: RunPlan, load: Load | None, meter: Meter) -> Speaker:
+    started = time.perf_counter()
+    if load is None:
+        speaker = open_speaker(card, plan.engine, keep_codes=plan.output.save_codes)
+    else:
+        speaker = load(card, plan)
+    elapsed = time.perf_counter() - started
+    known = speaker.stats.stage_seconds
+    meter.load_s = max(0.0, elapsed - known.get("load", 0.0) - known.get("warmup", 0.0))
+    return speaker
+
+
+class _Corpus:
+    """The two passes."""
+
+    def __init__(
+        self,
+        plan: RunPlan,
+        card: ModelCard,
+        sink: ShardSink,
+        meter: Meter,
+        tally: Tally,
+        stdin: Path | None,
+        stop: Stop,
+    ) -> None:
+        self._plan, self._card, self._sink = plan, card, sink
+        self._meter, self._tally = meter, tally
+        self._stdin, self._stop = stdin, stop
+        self._references = References()
+
+    def validate(self, progress: Progress) -> None:
+        """Write the rejects, count the rest."""
+        self._sink.reject(self._rejects(progress))
+
+    def todo(self) -> Iterator[Utterance]:
+        """The valid rows that are not finished."""
+        for row in self._scan(None):
+            if isinstance(row, Utterance) and not self._sink.is_finished(row):
+                yield row
+
+    def _rejects(self, progress: Progress) -> Iterator[Failure]:
+        tally = self._tally
+        for row in self._scan(progress.message):
+            if self._stop.requested:
+                return
+            if isinstance(row, Failure):
+                tally.rejected += 1
+                yield row
+                if self._plan.output.fail_fast:
+                    self._stop.request()
+                continue
+            finished = self._sink.is_finished(row)
+            self._meter.count_row(finished)
+            self._sink.names.note(row)
+            tally.rows += 1
+            tally.finished_before += finished
+            if not finished:
+                tally.expected_s += _expected_s(row)
+
+    def _scan(self, warn: Callable[[str], None] | None) -> Iterator[Utterance | Failure]:
+        return scan(
+            self._plan.corpus,
+            self._plan.rows,
+            self._card,
+            stdin=self._stdin,
+            warn=warn,
+            references=self._references,
+        )
+
+
+def _expected_s(utterance: Utterance) -> float:
+    return expected_seconds(utterance.spoken_text, utterance.language)

@@ -1,0 +1,203 @@
+"""Production: rows go to the speaker; takes are joined, checked, retried and written.
+
+A row that a check flags is spoken again with another seed, in the same stream while the corpus
+lasts; its best take is kept and marked.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ttsbatch.audio.join import join_segments
+from ttsbatch.models.protocol import Speaker
+from ttsbatch.plan import OutputPlan
+from ttsbatch.progress import Progress, Tally
+from ttsbatch.quality import check
+from ttsbatch.report import Meter
+from ttsbatch.sinks.shards import ShardSink
+from ttsbatch.stop import Stop
+from ttsbatch.text.duration import expected_seconds
+from ttsbatch.types import (
+    AUTO,
+    Failure,
+    FinishReason,
+    Segment,
+    SegmentNote,
+    ShardRecord,
+    Utterance,
+    Waveform,
+)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A row that is being spoken: its takes so far."""
+
+    num_segments: int
+    expected_s: float
+    attempt: int = 0
+    spoken: list[Waveform] = field(default_factory=list)  # of this attempt
+    failure: Failure | None = None  # of this attempt
+    num_over: int = 0  # segments of this attempt that came back
+    best: ShardRecord | None = None
+
+
+class Production:
+    """Speak, join, check, retry, write."""
+
+    def __init__(
+        self,
+        plan: OutputPlan,
+        speaker: Speaker,
+        sink: ShardSink,
+        meter: Meter,
+        tally: Tally,
+        progress: Progress,
+        stop: Stop,
+    ) -> None:
+        self._plan, self._speaker = plan, speaker
+        self._sink, self._meter, self._tally = sink, meter, tally
+        self._progress, self._stop = progress, stop
+        self._open: dict[str, _Open] = {}
+        self._again: deque[Segment] = deque()  # filled here, emptied on the speaker's thread
+
+    def run(self, rows: Iterator[Utterance]) -> None:
+        """Make these rows and their retries, or as many as there are before a stop."""
+        self._tally.start()
+        self._meter.begin_speaking()
+        self._progress.update(self._tally)
+        self._stop.watch(self._speaker)
+        try:
+            self._round(self._segments(rows))
+            while self._again and not self._stop.requested:
+                self._round(self._segments(iter(())))
+        finally:
+            self._meter.end_speaking()
+            self._stop.watch(None)
+
+    def _round(self, segments: Iterator[Segment]) -> None:
+        for item in self._speaker.speak(segments):
+            if isinstance(item, Waveform):
+                row = self._open[item.segment.utterance.id]
+                row.spoken.append(item)
+                utterance = item.segment.utterance
+            else:
+                segment, failure = item
+                row = self._open[segment.utterance.id]
+                row.failure = failure
+                utterance = segment.utterance
+            row.num_over += 1
+            if row.num_over == row.num_segments:
+                self._attempt_over(utterance, row)
+            self._progress.update(self._tally)
+
+    def _segments(self, rows: Iterator[Utterance]) -> Iterator[Segment]:
+        """Retries first, then new rows. Runs on the speaker's thread."""
+        for utterance in rows:
+            while self._again:
+                yield self._again.popleft()
+            if self._stop.requested:
+                return
+            segments = cut(utterance)
+            self._meter.begin_row(utterance.id)
+            self._open[utterance.id] = _Open(len(segments), sum(s.expected_s for s in segments))
+            yield from segments
+        while self._again and not self._stop.requested:
+            yield self._again.popleft()
+
+    def _attempt_over(self, utterance: Utterance, row: _Open) -> None:
+        take = None if row.failure else self._record(utterance, row)
+        if take is not None and (row.best is None or _rank(take) < _rank(row.best)):
+            row.best = take
+        may_retry = row.attempt < self._plan.retries
+        if take is not None and take.checks["verdict"] == "flag" and may_retry:
+            row.attempt += 1
+            row.spoken, row.num_over = [], 0
+            self._again.extend(cut(utterance, row.attempt))
+            return
+        del self._open[utterance.id]
+        self._tally.expected_done_s += row.expected_s
+        if row.best is not None:
+            self._made(row.best, attempts=row.attempt + 1)
+        elif row.failure is not None:
+            self._failed(utterance, row.failure)
+
+    def _record(self, utterance: Utterance, row: _Open) -> ShardRecord:
+        waves = sorted(row.spoken, key=lambda w: w.segment.index)
+        samples = join_segments(waves)
+        finish_reason: FinishReason = (
+            "length" if any(w.finish_reason == "length" for w in waves) else "stop"
+        )
+        codes = [w.codes for w in waves if w.codes is not None]
+        return ShardRecord(
+            utterance=utterance,
+            key=self._sink.key_of(utterance),
+            samples=samples,
+            sample_rate_hz=waves[0].sample_rate_hz,
+            finish_reason=finish_reason,
+            num_frames=sum(w.num_frames for w in waves),
+            attempts=row.attempt + 1,
+            segments=tuple(SegmentNote(w.segment.text, w.finish_reason) for w in waves),
+            checks=check(
+                samples,
+                waves[0].sample_rate_hz,
+                num_chars=len(utterance.spoken_text),
+                expected_seconds=row.expected_s,
+                finish_reason=finish_reason,
+                capped_by_row=utterance.max_seconds is not None,
+                num_nonfinite=sum(w.num_nonfinite for w in waves),
+            ),
+            codes=np.concatenate(codes) if codes else None,
+        )
+
+    def _made(self, record: ShardRecord, attempts: int) -> None:
+        self._sink.write(replace(record, attempts=attempts), self._meter.add(record))
+        self._tally.made += 1
+        self._tally.audio_s += len(record.samples) / record.sample_rate_hz
+        self._tally.flagged += record.checks["verdict"] == "flag"
+
+    def _failed(self, utterance: Utterance, failure: Failure) -> None:
+        self._meter.drop_row(utterance.id)
+        self._sink.fail(replace(failure, row=row_of(utterance)))
+        self._tally.failed += 1
+        if self._plan.fail_fast:
+            self._stop.request()
+
+
+def cut(utterance: Utterance, attempt: int = 0) -> list[Segment]:
+    """The pieces that a row is spoken in: one, the whole text."""
+    text = utterance.spoken_text
+    return [Segment(utterance, 0, text, attempt, expected_seconds(text, utterance.language))]
+
+
+def row_of(utterance: Utterance) -> dict[str, Any]:
+    """The row as it would be written again, defaults filled in."""
+    u = utterance
+    fields: dict[str, Any] = {
+        "id": u.id,
+        "text": u.text,
+        "voice": u.voice,
+        "language": None if u.language == AUTO else u.language,
+        "instruct": u.instruct,
+        "ref_audio": u.ref_audio,
+        "ref_text": u.ref_text,
+        "seed": u.seed,
+        **asdict(u.sampling),
+        "max_seconds": u.max_seconds,
+        "file_name": u.file_name,
+        **u.extra,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _rank(take: ShardRecord) -> tuple[int, float]:
+    """Lower is better: fewer faults, then a duration nearer to the expected one."""
+    measured = take.checks
+    off = abs(math.log(max(measured["duration_s"], 0.01) / max(measured["expected_s"], 0.01)))
+    return len(measured["reasons"]), off

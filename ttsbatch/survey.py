@@ -1,0 +1,100 @@
+"""survey_corpus(): the first pass of a run alone, and an estimate of the second."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ttsbatch.corpus.open import spooled_stdin
+from ttsbatch.corpus.scan import scan
+from ttsbatch.models import typical_speed
+from ttsbatch.pipeline import open_plan
+from ttsbatch.plan import RunPlan
+from ttsbatch.text.duration import expected_seconds
+from ttsbatch.types import Failure
+
+NUM_EXAMPLES = 5
+BYTES_PER_SAMPLE = 2
+BYTES_PER_ROW = 2_048  # manifest line, ledger entry, WAV header, slack of the last disk block
+
+
+@dataclass(slots=True)
+class Rejects:
+    """Rejected rows of one reason."""
+
+    count: int = 0
+    examples: list[Failure] = field(default_factory=list)  # the first few
+
+
+@dataclass(slots=True)
+class Survey:
+    """What a corpus holds."""
+
+    model: str
+    num_good: int = 0
+    audio_s: float = 0.0  # estimated from the texts
+    wall_s: float | None = None  # None: nothing is known of the model's speed
+    disk_bytes: int = 0
+    rejects: dict[str, Rejects] = field(default_factory=dict)  # by reason
+
+    @property
+    def num_rejected(self) -> int:
+        """Rows that cannot be made."""
+        return sum(r.count for r in self.rejects.values())
+
+    @property
+    def num_rows(self) -> int:
+        """All rows."""
+        return self.num_good + self.num_rejected
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        rejects = {
+            reason: {
+                "count": r.count,
+                "examples": [
+                    {"source": f.source, "line": f.line, "id": f.utterance_id, "message": f.message}
+                    for f in r.examples
+                ],
+            }
+            for reason, r in sorted(self.rejects.items())
+        }
+        return {
+            "model": self.model,
+            "rows": {"in": self.num_rows, "good": self.num_good, "rejected": self.num_rejected},
+            "audio_seconds": round(self.audio_s, 3),
+            "wall_seconds": None if self.wall_s is None else round(self.wall_s, 3),
+            "disk_bytes": self.disk_bytes,
+            "rejects": rejects,
+        }
+
+
+def survey_corpus(plan: RunPlan, warn: Callable[[str], None]) -> Survey:
+    """Check every row and reference as `synthesize` does, without a model and without output.
+
+    Args:
+        plan: the run to come.
+        warn: told of what is odd but no fault.
+
+    Raises:
+        TTSBatchError: as `synthesize`, for what ends a run before a model is loaded.
+    """
+    card = open_plan(plan)
+    found = Survey(card.name)
+    with spooled_stdin(plan.corpus.sources) as stdin:
+        for row in scan(plan.corpus, plan.rows, card, stdin=stdin, warn=warn):
+            if isinstance(row, Failure):
+                rejects = found.rejects.setdefault(row.reason, Rejects())
+                rejects.count += 1
+                if len(rejects.examples) < NUM_EXAMPLES:
+                    rejects.examples.append(row)
+            else:
+                found.num_good += 1
+                seconds = expected_seconds(row.spoken_text, row.language)
+                found.audio_s += min(seconds, row.max_seconds or seconds)
+    speed = typical_speed(card, plan.engine)
+    found.wall_s = None if speed is None else found.audio_s / speed
+    samples = found.audio_s * card.sample_rate_hz
+    found.disk_bytes = round(samples * BYTES_PER_SAMPLE) + found.num_good * BYTES_PER_ROW
+    return found

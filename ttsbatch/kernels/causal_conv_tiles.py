@@ -62,3 +62,6 @@ TILES = {
     (96, 96, 7): Tile(128, 64, 32, depth=32, num_stages=4, bulk=True),
     (96, 96, 1): Tile(128, 64, 32, depth=32, num_warps=4, bulk=True),
 }
+
+ONE_LAUNCH = frozenset({192, 96})
+"""Widths whose k = 7 convolution takes the 1x1 convolution after it into the same launch."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ttsbatch.kernels.bench.timing import Work, main, num_bytes
 from ttsbatch.kernels.causal_conv import Pointwise, causal_conv
-from ttsbatch.kernels.causal_conv_tiles import Tile, tile_for
+from ttsbatch.kernels.causal_conv_tiles import ONE_LAUNCH, Tile, tile_for
 from ttsbatch.kernels.reference import causal_conv as reference
 
 FRAMES = 62
@@ -99,8 +99,7 @@ def layers() -> Iterator[Layer]:
         yield Layer(width, channels, 2, rows, rate, raw=True)
         rows *= rate
         stream = {"residual": True, "raw": True}
-        tile = tile_for(channels, channels, 7)
-        if tile.columns + tile.more_columns >= channels:
+        if channels in ONE_LAUNCH:
             yield Layer(channels, channels, 7, rows, dilation=3, pointwise=True, **stream)
             continue
         yield Layer(channels, channels, 7, rows, dilation=3)

@@ -11,13 +11,16 @@ from ttsbatch.plan import EnginePlan
 from ttsbatch.types import ModelCard
 
 
-def open_speaker(card: ModelCard, plan: EnginePlan, keep_codes: bool = False) -> Speaker:
+def open_speaker(
+    card: ModelCard, plan: EnginePlan, keep_codes: bool = False, num_rows: int | None = None
+) -> Speaker:
     """Load a model, ready to speak; weights of a hub id are downloaded first if need be.
 
     Args:
         card: from `open_card`.
         plan: device, dtype, slots.
         keep_codes: waveforms carry their codec codes, where the model has any.
+        num_rows: rows of the job, where known; bounds the slots that are chosen.
 
     Raises:
         ModelError: weights missing or damaged.
@@ -34,4 +37,5 @@ def open_speaker(card: ModelCard, plan: EnginePlan, keep_codes: bool = False) ->
 
     device, dtype = choose_device(plan)
     use_threads_for(device, card.num_parameters)
-    return CodecLMSpeaker(family.load_codec_lm(card, device, dtype), plan.slots, keep_codes)
+    model = family.load_codec_lm(card, device, dtype)
+    return CodecLMSpeaker(model, plan.slots, keep_codes, num_rows)

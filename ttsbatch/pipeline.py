@@ -80,7 +80,9 @@ def synthesize(
         try:
             if tally.rows > tally.finished_before and not stop.requested:
                 progress.phase(f"loading {card.name}")
-                speaker = _timed_load(card, plan, load, meter)
+                speaker = _timed_load(card, plan, load, meter, tally.rows - tally.finished_before)
+                for note in speaker.stats.notes:
+                    progress.message(note)
                 stack.callback(speaker.close)
                 stats = speaker.stats
                 Production(plan.output, speaker, sink, meter, tally, progress, stop).run(
@@ -95,10 +97,12 @@ def synthesize(
         return report
 
 
-def _timed_load(card: ModelCard, plan: RunPlan, load: Load | None, meter: Meter) -> Speaker:
+def _timed_load(
+    card: ModelCard, plan: RunPlan, load: Load | None, meter: Meter, num_rows: int
+) -> Speaker:
     started = time.perf_counter()
     if load is None:
-        speaker = open_speaker(card, plan.engine, keep_codes=plan.output.save_codes)
+        speaker = open_speaker(card, plan.engine, plan.output.save_codes, num_rows)
     else:
         speaker = load(card, plan)
     elapsed = time.perf_counter() - started

@@ -170,6 +170,7 @@ class EngineStats:
     kernel_fallbacks: int = 0
     devices: list[str] = field(default_factory=list)
     peak_device_memory_bytes: int = 0
+    notes: list[str] = field(default_factory=list)  # for whoever runs it: a choice that changed
 
     def add_seconds(self, stage: str, seconds: float) -> None:
         """Add busy time to a stage."""

@@ -7,6 +7,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ import torch
 
 from tests.engine.fake import SPEC, FakeLM, expected_codes, job, segment
 from ttsbatch.engine import decode, speak
-from ttsbatch.engine.speak import DEFAULT_SLOTS, CodecLMSpeaker, choose_sizes
+from ttsbatch.engine.speak import FEWEST_SLOTS, MOST_SLOTS, CodecLMSpeaker, choose_sizes
 from ttsbatch.errors import EngineError
 from ttsbatch.models.protocol import PAGE_SIZE, PreparedPrompt
 from ttsbatch.types import Failure, Segment, Waveform
@@ -110,36 +111,36 @@ def test_refused_segments_come_with_their_failure_and_the_others_go_on() -> None
     assert sum(isinstance(x, Waveform) for x in done) == 15
 
 
-def test_a_row_that_cannot_fit_is_too_long_and_the_others_are_made() -> None:
-    long_prompt = segment("run", seed=7, name="prompt", cap=5, positions=300)
-    long_speech = segment("run", seed=8, name="speech", cap=254)
+def test_a_prompt_that_cannot_fit_is_too_long_and_the_others_are_made() -> None:
+    long_prompt = segment("run", seed=7, name="prompt", cap=5, positions=256)
     fits = segment("run", seed=9, name="fits", cap=253)  # 3 + 253 = 256 positions
-    done = list(CodecLMSpeaker(FakeLM(), 2).speak([*texts(5), long_prompt, long_speech, fits]))
-    failures = dict((s.utterance.id, f) for s, f in (x for x in done if isinstance(x, tuple)))
-    assert set(failures) == {"prompt", "speech"}
-    for failure in failures.values():
-        assert isinstance(failure, Failure)
-        assert (failure.stage, failure.reason) == ("prepare", "too_long")
-        assert "room for 256" in failure.message
-    assert "fake.jsonl:7: the prompt takes 300 positions" in failures["prompt"].message
+    done = list(CodecLMSpeaker(FakeLM(), 2).speak([*texts(5), long_prompt, fits]))
+    ((said, failure),) = [x for x in done if isinstance(x, tuple)]
+    assert said is long_prompt
+    assert (failure.stage, failure.reason) == ("prepare", "too_long")
+    assert "the prompt takes 256 positions, there are 256" in failure.message
     assert {check(x) for x in done if isinstance(x, Waveform)} == {*"01234", "fits"}
 
 
-def test_rows_share_few_pages_and_those_that_need_more_are_too_long(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def lengths(done: list[Waveform | tuple[Segment, Failure]]) -> dict[str, tuple[int, str]]:
+    """Frames and end of each row made."""
+    waves = [x for x in done if isinstance(x, Waveform)]
+    return {w.segment.utterance.id: (w.num_frames, w.finish_reason) for w in waves}
+
+
+def test_speech_that_cannot_fit_is_cut_where_the_pages_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speak, "CPU_KV_BYTES", 5 * PAGE_BYTES)
     segments = [segment("run", seed=n, name=str(n), cap=n) for n in (5, 30, 77, 78, 200)]
-    done = list(CodecLMSpeaker(FakeLM(), 4).speak(segments))
-    assert {check(x) for x in done if isinstance(x, Waveform)} == {"5", "30", "77"}
-    assert {x[1].reason for x in done if isinstance(x, tuple)} == {"too_long"}
+    made = lengths(list(CodecLMSpeaker(FakeLM(), 4).speak(segments)))
+    expected = {"5": 5, "30": 30, "77": 77, "78": 77, "200": 77}  # 5 pages of 16 less the prompt
+    assert made == {name: (frames, "length") for name, frames in expected.items()}
 
 
 def test_no_row_passes_the_positions_of_the_model() -> None:
     model = FakeLM(spec=replace(SPEC, max_positions=100))
-    segments = [segment("run", seed=n, name=str(n), cap=n) for n in (97, 106)]
-    done = list(CodecLMSpeaker(model, 2).speak(segments))
-    assert [x[0].utterance.id for x in done if isinstance(x, tuple)] == ["106"]
+    segments = [segment("run", seed=n, name=str(n), cap=n) for n in (96, 106)]
+    made = lengths(list(CodecLMSpeaker(model, 2).speak(segments)))
+    assert made == {"96": (96, "length"), "106": (97, "length")}
 
 
 def test_a_row_without_a_frame_fails_and_the_others_are_made() -> None:
@@ -148,7 +149,7 @@ def test_a_row_without_a_frame_fails_and_the_others_are_made() -> None:
     ((said, failure),) = [x for x in done if isinstance(x, tuple)]
     assert said is segments[0]
     assert (failure.stage, failure.reason) == ("engine", "engine_error")
-    assert failure.message == "fake.jsonl:4: the model ended before the first frame"
+    assert failure.message == "the model ended before the first frame"
     assert [check(x) for x in done if isinstance(x, Waveform)] == ["two"]
 
 
@@ -282,10 +283,44 @@ def test_slots_get_pages_for_their_longest_rows() -> None:
     assert sizes.max_positions == SPEC.max_positions
 
 
-def test_without_a_wish_the_device_decides_on_slots() -> None:
-    assert choose_sizes(SPEC, CPU, None, 1 << 30).num_slots == DEFAULT_SLOTS["cpu"]
+def test_without_a_wish_device_memory_and_job_decide_on_slots() -> None:
     cuda = torch.device("cuda")
-    assert choose_sizes(SPEC, cuda, None, 1 << 30).num_slots == DEFAULT_SLOTS["cuda"]
+    row = 16 * PAGE_BYTES  # of the fake's longest row
+    assert choose_sizes(SPEC, CPU, None, 1 << 40).num_slots == MOST_SLOTS["cpu"]
+    assert choose_sizes(SPEC, cuda, None, 1 << 40).num_slots == MOST_SLOTS["cuda"]
+    assert choose_sizes(SPEC, cuda, None, 100 * row).num_slots == 100
+    assert choose_sizes(SPEC, cuda, None, 1 << 40, num_rows=21).num_slots == 24
+    assert choose_sizes(SPEC, cuda, None, 1 << 40, num_rows=1).num_slots == FEWEST_SLOTS
+    assert choose_sizes(SPEC, cuda, 4, 1 << 40, num_rows=1).num_slots == 4
+
+
+class ShortOfMemory(FakeLM):
+    """Has memory for eight slots at most."""
+
+    def new_state(self, num_slots: int, num_pages: int, max_positions: int) -> Any:
+        """As the fake's."""
+        if num_slots > 8:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return super().new_state(num_slots, num_pages, max_positions)
+
+
+def test_out_of_memory_at_the_start_halves_the_slots_and_says_so() -> None:
+    speaker = CodecLMSpeaker(ShortOfMemory(), 32)
+    assert speaker.stats.num_slots == 8
+    assert speaker.stats.notes == [
+        "out of memory with 32 slots; trying 16",
+        "out of memory with 16 slots; trying 8",
+    ]
+    assert len(list(speaker.speak(texts(12)))) == 12
+
+
+def test_memory_for_no_slots_is_an_error() -> None:
+    class Full(FakeLM):
+        def new_state(self, num_slots: int, num_pages: int, max_positions: int) -> Any:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(EngineError, match="out of memory"):
+        CodecLMSpeaker(Full(), 32)
 
 
 @pytest.mark.parametrize("pages", [4, 5, 15, 16, 17, 63, 64, 65])

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from ttsbatch.kernels import causal_conv as module
 from ttsbatch.kernels.causal_conv import Pointwise
-from ttsbatch.kernels.causal_conv_tiles import TILES, Tile, tile_for
+from ttsbatch.kernels.causal_conv_tiles import ONE_LAUNCH, TILES, Tile, tile_for
 from ttsbatch.kernels.reference import causal_conv as reference
 
 SPLIT = Tile(rows=32, columns=64, more_columns=32, depth=32, num_warps=4)  # 96 channels in one
@@ -267,9 +267,19 @@ def test_tiles_of_the_published_codec_equal_the_reference(shape, device, error):
     )
     options |= {7: dict(dilation=9), 1: dict(residual=None), 2: dict()}[taps]
     check(*case(device, torch.bfloat16, **options), None, error, 2e-2)
-    if taps == 7 and channels <= 192:
+    if taps == 7 and channels in ONE_LAUNCH:
         options |= dict(pointwise=True, residual=None)
         check(*case(device, torch.bfloat16, **options), None, error, 2e-2)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_a_tile_that_triton_gets_wrong_is_refused(device):
+    inputs, options = case(
+        device, torch.bfloat16, width=96, channels=96, taps=7, length=40, pointwise=True
+    )
+    with pytest.raises(ValueError, match="1x1"):
+        module.causal_conv(*inputs, **options, tile=Tile(128, 64, 32, depth=32, num_warps=4))
 
 
 @pytest.mark.gpu

@@ -22,6 +22,11 @@ from ttsbatch.kernels.reference import causal_conv as reference
 __all__ = ["Pointwise", "Tile", "causal_conv", "pack_conv", "pack_upsampling"]
 
 
+FEWEST_MORE_COLUMNS = 64
+"""Of a tile with a 1x1 convolution. 64 + 32 columns gave wrong sums on an H200 with Triton 3.6, and
+an illegal access with pointer loads; 128 + 64 and 128 alone were right."""
+
+
 class Pointwise(NamedTuple):
     """A 1x1 convolution in the same launch: v becomes bias + SnakeBeta(v) @ weight."""
 
@@ -297,6 +302,11 @@ def causal_conv(
     tile = tile or tile_for(width, columns, taps)
     if pointwise is not None and tile.columns + tile.more_columns < columns:
         raise ValueError(f"{tile} doesn't span the {columns} channels of a 1x1 convolution")
+    if pointwise is not None and x.is_cuda and 0 < tile.more_columns < FEWEST_MORE_COLUMNS:
+        raise ValueError(
+            f"{tile} can't take a 1x1 convolution: Triton 3.6 gets a second product of fewer than "
+            f"{FEWEST_MORE_COLUMNS} channels from registers wrong"
+        )
     alpha, inv_beta = snake or (None, None)
     point: tuple[Tensor | None, ...] = (None, None, None, None)
     if pointwise is not None:

@@ -55,13 +55,14 @@ TILES = {
     (384, 384, 7): _LONG_192,
     (384, 384, 1): _SHORT,
     (384, 768, 2): _LONG_192,
-    # All channels in one program, so that the 1x1 convolution can follow at once.
+    # All channels in one program, so that the 1x1 convolution can follow at once. At 96 channels
+    # two launches are faster: 3.4 + 1.9 ms of 16 x 325 frames on an H200, against 7.4 in one.
     (192, 192, 7): Tile(128, 128, 64, bulk=True),
     (192, 192, 1): _SHORT_96,
     (192, 288, 2): _SHORT_96,
-    (96, 96, 7): Tile(128, 64, 32, depth=32, num_stages=4, bulk=True),
+    (96, 96, 7): Tile(128, 64, 32, depth=32, num_warps=4, bulk=True),
     (96, 96, 1): Tile(128, 64, 32, depth=32, num_warps=4, bulk=True),
 }
 
-ONE_LAUNCH = frozenset({192, 96})
+ONE_LAUNCH = frozenset({192})
 """Widths whose k = 7 convolution takes the 1x1 convolution after it into the same launch."""

@@ -109,7 +109,7 @@ def test_token_ids_equal_the_goldens() -> None:
 @pytest.mark.parametrize("case", [n for n in GENERATIONS if INDEX[n]["checkpoint"] == "base"])
 def test_speaker_vectors_and_reference_codes_equal_the_goldens(case: str) -> None:
     for row in rows(case):
-        encoded = model("base")._encode(row.prompt.payload.reference)
+        (encoded,) = model("base")._encode([row.prompt.payload.reference])
         np.testing.assert_allclose(encoded.speaker, row.golden("speaker_embedding"), atol=ATOL)
         codes = row.golden("ref_codes")
         if codes is not None:

@@ -15,16 +15,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ttsbatch.kernels.causal_conv_tiles import Tile, tile_for
+from ttsbatch.kernels.causal_conv_tiles import Tile, takes_pointwise, tile_for
 from ttsbatch.kernels.launch import cdiv, jit, runs_kernel, tensor_descriptor, tl
 from ttsbatch.kernels.reference import causal_conv as reference
 
 __all__ = ["Pointwise", "Tile", "causal_conv", "pack_conv", "pack_upsampling"]
-
-
-FEWEST_MORE_COLUMNS = 64
-"""Of a tile with a 1x1 convolution. 64 + 32 columns gave wrong sums on an H200 with Triton 3.6, and
-an illegal access with pointer loads; 128 + 64 and 128 alone were right."""
 
 
 class Pointwise(NamedTuple):
@@ -300,13 +295,9 @@ def causal_conv(
     if batch * length == 0:
         return activated
     tile = tile or tile_for(width, columns, taps)
-    if pointwise is not None and tile.columns + tile.more_columns < columns:
-        raise ValueError(f"{tile} doesn't span the {columns} channels of a 1x1 convolution")
-    if pointwise is not None and x.is_cuda and 0 < tile.more_columns < FEWEST_MORE_COLUMNS:
-        raise ValueError(
-            f"{tile} can't take a 1x1 convolution: Triton 3.6 gets a second product of fewer than "
-            f"{FEWEST_MORE_COLUMNS} channels from registers wrong"
-        )
+    spans = tile.columns + tile.more_columns >= columns
+    if pointwise is not None and not (takes_pointwise(tile, columns) if x.is_cuda else spans):
+        raise ValueError(f"{tile} can't take a 1x1 convolution of {columns} channels along")
     alpha, inv_beta = snake or (None, None)
     point: tuple[Tensor | None, ...] = (None, None, None, None)
     if pointwise is not None:

@@ -23,6 +23,17 @@ class Tile:
     bulk: bool = False  # tiles come by the tensor memory accelerator: whole `depth`s of channels
 
 
+FEWEST_MORE_COLUMNS = 64
+"""Of a tile with a 1x1 convolution. 64 + 32 columns gave wrong sums on an H200 with Triton 3.6, and
+an illegal access with pointer loads; 128 + 64 and 128 alone were right."""
+
+
+def takes_pointwise(tile: Tile, columns: int) -> bool:
+    """Whether a 1x1 convolution can follow in the launch of this tile: it holds every channel."""
+    spans = tile.columns + tile.more_columns >= columns
+    return spans and (tile.more_columns == 0 or tile.more_columns >= FEWEST_MORE_COLUMNS)
+
+
 def tile_for(width: int, columns: int, taps: int) -> Tile:
     """The tile of a shape: C' input channels, r * C columns."""
     known = TILES.get((width, columns, taps))
@@ -63,6 +74,3 @@ TILES = {
     (96, 96, 7): Tile(128, 64, 32, depth=32, num_warps=4, bulk=True),
     (96, 96, 1): Tile(128, 64, 32, depth=32, num_warps=4, bulk=True),
 }
-
-ONE_LAUNCH = frozenset({192})
-"""Widths whose k = 7 convolution takes the 1x1 convolution after it into the same launch."""

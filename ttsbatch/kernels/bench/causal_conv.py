@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ttsbatch.kernels.bench.timing import Work, main, num_bytes
 from ttsbatch.kernels.causal_conv import Pointwise, causal_conv
-from ttsbatch.kernels.causal_conv_tiles import ONE_LAUNCH, Tile, tile_for
+from ttsbatch.kernels.causal_conv_tiles import Tile, takes_pointwise, tile_for
 from ttsbatch.kernels.reference import causal_conv as reference
 
 FRAMES = 62
@@ -99,7 +99,7 @@ def layers() -> Iterator[Layer]:
         yield Layer(width, channels, 2, rows, rate, raw=True)
         rows *= rate
         stream = {"residual": True, "raw": True}
-        if channels in ONE_LAUNCH:
+        if takes_pointwise(tile_for(channels, channels, 7), channels):
             yield Layer(channels, channels, 7, rows, dilation=3, pointwise=True, **stream)
             continue
         yield Layer(channels, channels, 7, rows, dilation=3)
@@ -121,7 +121,9 @@ def candidates(width: int, columns: int, taps: int, pointwise: bool) -> list[Til
     for rows, wide, more, depth, num_warps, num_stages in _SHAPES:
         tile = Tile(rows, wide, more, depth, num_warps, num_stages, bulk=width % depth == 0)
         span = wide + more
-        if (pointwise and span < columns) or -(-columns // span) * span > columns * 9 / 8:
+        if (pointwise and not takes_pointwise(tile, columns)) or -(
+            -columns // span
+        ) * span > columns * 9 / 8:
             continue
         tiles.append(tile)
     tiles.append(replace(tiles[0], bulk=False))

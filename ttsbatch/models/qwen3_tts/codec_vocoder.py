@@ -18,7 +18,7 @@ from ttsbatch.kernels.causal_conv import (
     pack_conv,
     pack_upsampling,
 )
-from ttsbatch.kernels.causal_conv_tiles import ONE_LAUNCH
+from ttsbatch.kernels.causal_conv_tiles import takes_pointwise, tile_for
 from ttsbatch.kernels.last_conv import last_conv
 from ttsbatch.models.qwen3_tts.codec_config import DecoderConfig
 from ttsbatch.models.qwen3_tts.codec_layers import Take, taker
@@ -110,7 +110,8 @@ class _Unit:
         self.dilation = dilation
         self.wide = pack_conv(take(f"{name}conv1.conv.weight")), take_f32(f"{name}conv1.conv.bias")
         self.point = pack_conv(take(f"{name}conv2.conv.weight")), take_f32(f"{name}conv2.conv.bias")
-        self.one_launch = self.wide[0].shape[2] in ONE_LAUNCH
+        taps, width, channels = self.wide[0].shape
+        self.one_launch = takes_pointwise(tile_for(width, channels, taps), channels)
 
     def __call__(self, x: Tensor, stream: Tensor, after: Snake, is_last: bool) -> Tensor:
         """Add the unit to the stream, in place unless nothing reads it later; give it activated."""

@@ -288,7 +288,7 @@ class Qwen3TTS:
         layout: PromptLayout = prompt.payload
         if not layout.in_context or layout.reference is None:
             return None
-        return self._encode(layout.reference).codes
+        return self._encode([layout.reference])[0].codes
 
     def decode_audio(self, codes: Tensor) -> Tensor:
         """[B, F, Q] codes to [B, N] f32 samples, one pass."""
@@ -308,10 +308,11 @@ class Qwen3TTS:
         code = self._to_device(np.concatenate([x.code_ids for x in layouts]))
         x = w.text[text]
         codes = torch.where((code >= 0)[:, None], w.codes[code.clamp(min=0)], 0)
+        encodings = iter(self._encode([x.reference for x in layouts if x.reference is not None]))
         start = 0
         for layout in layouts:
             if layout.reference is not None:
-                encoded = self._encode(layout.reference)
+                encoded = next(encodings)
                 codes[start + layout.speaker_at] = encoded.speaker
                 if layout.reference_at != NONE:
                     at = start + layout.reference_at
@@ -319,20 +320,24 @@ class Qwen3TTS:
             start += len(layout.text_ids)
         return x + codes
 
-    def _encode(self, reference: Reference) -> EncodedReference:
-        """A reference clip's speaker vector and codes, made once per distinct content."""
-        known = self._references.get(reference.key)
-        if known is None:
+    def _encode(self, references: list[Reference]) -> list[EncodedReference]:
+        """Speaker vectors and codes of clips, made once per distinct content, together."""
+        missing = {r.key: r for r in references if r.key not in self._references}
+        if missing:
             assert self._speaker is not None  # Base has both encoders
             assert self._encoder is not None
-            samples = torch.from_numpy(reference.samples).to(self.device).unsqueeze(0)
-            speaker = self._speaker.embed(self._speaker.mel(samples))[0]
-            codes = self._encoder.encode(samples)[0]
-            known = EncodedReference(speaker.to(self.weights.head.dtype), codes)
-            self._references[reference.key] = known
-            while len(self._references) > KEPT_REFERENCES:
-                self._references.popitem(last=False)
-        return known
+            clips = [self._to_device(r.samples) for r in missing.values()]
+            vectors = self._speaker.embed_clips(clips).to(self.weights.head.dtype)
+            codes = self._encoder.encode_clips(clips)
+            for key, vector, code in zip(missing, vectors, codes, strict=True):
+                self._references[key] = EncodedReference(vector, code)
+        found = []
+        for r in references:
+            self._references.move_to_end(r.key)
+            found.append(self._references[r.key])
+        while len(self._references) > KEPT_REFERENCES:
+            self._references.popitem(last=False)
+        return found
 
     def _to_device(self, values: np.ndarray) -> Tensor:
         host = torch.from_numpy(np.ascontiguousarray(values))

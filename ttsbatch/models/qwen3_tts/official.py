@@ -47,10 +47,18 @@ _SPEAKERS = {
 }
 
 
+def official_json(name: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
+    """config.json, generation_config.json and speech_tokenizer/config.json of a published model.
+
+    `name` is a key of RANDOM_NAMES.
+    """
+    size, kind = RANDOM_NAMES[name]
+    return _main(size, kind), _GENERATION, _CODEC
+
+
 def random_config(name: str) -> Qwen3TTSConfig:
     """The configuration of `random:NAME`; `name` is a key of RANDOM_NAMES."""
-    size, kind = RANDOM_NAMES[name]
-    config = parse_config(_main(size, kind), _GENERATION, _CODEC, where=f"random:{name}")
+    config = parse_config(*official_json(name), where=f"random:{name}")
     return replace(config, random=True)
 
 
@@ -96,6 +104,7 @@ def _main(size: str, kind: str) -> dict[str, Any]:
     }
     main = {
         "model_type": "qwen3_tts",
+        "tokenizer_type": "qwen3_tts_tokenizer_12hz",
         "tts_model_size": size,
         "tts_model_type": kind,
         "im_start_token_id": 151644,
@@ -110,7 +119,7 @@ def _main(size: str, kind: str) -> dict[str, Any]:
     return main
 
 
-_GENERATION = {
+_GENERATION: dict[str, Any] = {
     "do_sample": True,
     "temperature": 0.9,
     "top_k": 50,
@@ -123,7 +132,7 @@ _GENERATION = {
     "max_new_tokens": 8192,
 }
 
-_CODEC = {
+_CODEC: dict[str, Any] = {
     "input_sample_rate": 24000,
     "output_sample_rate": 24000,
     "encode_downsample_rate": 1920,

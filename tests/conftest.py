@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -35,3 +36,28 @@ def write_rows(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return write
+
+
+class _Counted:
+    def __init__(self, kernel: Any, log: list[str], name: str) -> None:
+        self.kernel, self.log, self.name = kernel, log, name
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        def run(*args: Any, **kwargs: Any) -> Any:
+            self.log.append(self.name)
+            return self.kernel[grid](*args, **kwargs)
+
+        return run
+
+
+@pytest.fixture
+def launches(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
+    """`launches(module, "_kernel", ...)`: a list that grows by a name with each launch."""
+
+    def watch(module: ModuleType, *names: str) -> list[str]:
+        log: list[str] = []
+        for name in names:
+            monkeypatch.setattr(module, name, _Counted(getattr(module, name), log, name))
+        return log
+
+    return watch

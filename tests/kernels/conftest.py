@@ -1,4 +1,4 @@
-"""What every kernel test needs: the interpreter on a CPU, poisoned outputs, counts and mutants."""
+"""What every kernel test needs: the interpreter on a CPU, poisoned outputs and mutants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 import torch
@@ -58,31 +57,6 @@ def _poisoned_outputs(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(torch, "empty", lambda *a, **k: poison(plain(*a, **k)))
     monkeypatch.setattr(torch, "empty_like", lambda *a, **k: poison(plain_like(*a, **k)))
-
-
-class _Counted:
-    def __init__(self, kernel: Any, log: list[str], name: str) -> None:
-        self.kernel, self.log, self.name = kernel, log, name
-
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        def run(*args: Any, **kwargs: Any) -> Any:
-            self.log.append(self.name)
-            return self.kernel[grid](*args, **kwargs)
-
-        return run
-
-
-@pytest.fixture
-def launches(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[str]]:
-    """`launches(module, "_kernel", ...)`: a list that grows by a name with each launch."""
-
-    def watch(module: ModuleType, *names: str) -> list[str]:
-        log: list[str] = []
-        for name in names:
-            monkeypatch.setattr(module, name, _Counted(getattr(module, name), log, name))
-        return log
-
-    return watch
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ttsbatch.errors import ModelError
+from ttsbatch.models.qwen3_tts.section import Section
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +119,10 @@ def parse_codec_config(raw: Mapping[str, Any], where: str) -> CodecConfig:
         ModelError: a key that is missing or of the wrong type, sizes that contradict each
             other, or an architecture switch that this implementation does not have.
     """
-    top = _Section(raw, where)
-    decoder = _parse_decoder(_Section(top.get("decoder_config", dict), f"{where}: decoder_config"))
+    top = Section(raw, where)
+    decoder = _parse_decoder(Section(top.get("decoder_config", dict), f"{where}: decoder_config"))
     encoder = _parse_encoder(
-        _Section(top.get("encoder_config", dict), f"{where}: encoder_config"),
+        Section(top.get("encoder_config", dict), f"{where}: encoder_config"),
         valid_quantizers=top.integer("encoder_valid_num_quantizers"),
         samples_per_frame=top.integer("encode_downsample_rate"),
     )
@@ -146,7 +147,7 @@ def parse_speaker_config(raw: Mapping[str, Any], where: str) -> SpeakerConfig:
         ModelError: as `parse_codec_config`.
     """
     where = f"{where}: speaker_encoder_config"
-    section = _Section(raw, where)
+    section = Section(raw, where)
     default = SpeakerConfig(enc_dim=section.integer("enc_dim"))
     config = SpeakerConfig(
         enc_dim=default.enc_dim,
@@ -180,7 +181,7 @@ def parse_speaker_config(raw: Mapping[str, Any], where: str) -> SpeakerConfig:
     return config
 
 
-def _parse_decoder(section: _Section) -> DecoderConfig:
+def _parse_decoder(section: Section) -> DecoderConfig:
     section.expect("attention_bias", False)
     section.expect("hidden_act", "silu")
     config = DecoderConfig(
@@ -210,7 +211,7 @@ def _parse_decoder(section: _Section) -> DecoderConfig:
 
 
 def _parse_encoder(
-    section: _Section, valid_quantizers: int, samples_per_frame: int
+    section: Section, valid_quantizers: int, samples_per_frame: int
 ) -> EncoderConfig:
     # An absent key means the value of the Mimi class, which is what the published file relies on.
     section.expect("audio_channels", 1)
@@ -262,54 +263,3 @@ def _parse_encoder(
             f"{config.num_semantic_quantizers} to {config.num_quantizers} (num_quantizers)"
         )
     return config
-
-
-class _Section:
-    """One object of the JSON, with its place in the file for messages."""
-
-    def __init__(self, raw: Mapping[str, Any], where: str) -> None:
-        self.raw = raw
-        self.where = where
-
-    def get(self, key: str, kind: type, default: Any = None) -> Any:
-        value = self.raw.get(key)
-        if value is None:
-            value = default
-        if value is None:
-            raise ModelError(f"{self.where}.{key} is missing")
-        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-            raise ModelError(f"{self.where}.{key} is {value!r}; expected {kind.__name__}")
-        return value
-
-    def integer(self, key: str, default: int | None = None) -> int:
-        value: int = self.get(key, int, default)
-        if value < 1:
-            raise ModelError(f"{self.where}.{key} is {value}; expected 1 or more")
-        return value
-
-    def number(self, key: str, default: float) -> float:
-        value = self.raw.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
-            raise ModelError(f"{self.where}.{key} is {value!r}; expected a number above 0")
-        return float(value)
-
-    def integers(self, key: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
-        value = self.raw.get(key, default)
-        if value is None:
-            raise ModelError(f"{self.where}.{key} is missing")
-        if (
-            not isinstance(value, list | tuple)
-            or not value
-            or not all(type(x) is int and x > 0 for x in value)
-        ):
-            raise ModelError(f"{self.where}.{key} is {value!r}; expected a list of whole numbers")
-        return tuple(value)
-
-    def expect(self, key: str, only: Any) -> None:
-        value = self.raw.get(key, only)
-        if value != only:
-            raise ModelError(f"{self.where}.{key} is {value!r}; only {only!r} is supported")
-
-    def divides(self, name: str, value: int, by: int) -> None:
-        if value % by:
-            raise ModelError(f"{self.where}: {name} is {value}; expected a multiple of {by}")

@@ -19,6 +19,7 @@ from ttsbatch.models.qwen3_tts.codec_config import (
     parse_codec_config,
     parse_speaker_config,
 )
+from ttsbatch.models.qwen3_tts.section import Section
 
 Kind = Literal["custom_voice", "voice_design", "base"]
 KINDS: tuple[Kind, ...] = ("custom_voice", "voice_design", "base")
@@ -109,34 +110,6 @@ class Qwen3TTSConfig:
         return self.kind == "voice_design" or (self.kind == "custom_voice" and self.size != "0b6")
 
 
-class _Reader:
-    """Takes values out of one JSON object and says which file and key is at fault."""
-
-    def __init__(self, where: str, values: Any) -> None:
-        if not isinstance(values, dict):
-            raise ModelError(f"{where}: is {type(values).__name__}, expected a JSON object")
-        self.where, self.values = where, values
-
-    def need(self, key: str, kind: type) -> Any:
-        if key not in self.values:
-            raise ModelError(f"{self.where}: {key!r} is missing, expected {kind.__name__}")
-        return self._typed(key, kind)
-
-    def get(self, key: str, kind: type, default: Any) -> Any:
-        return default if self.values.get(key) is None else self._typed(key, kind)
-
-    def sub(self, key: str) -> _Reader:
-        return _Reader(f"{self.where}: {key}", self.need(key, dict))
-
-    def _typed(self, key: str, kind: type) -> Any:
-        value = self.values[key]
-        if kind is float and isinstance(value, int) and not isinstance(value, bool):
-            value = float(value)
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            raise ModelError(f"{self.where}: {key} is {value!r}, expected {kind.__name__}")
-        return value
-
-
 def read_json(path: Path) -> Any:
     """One JSON file of a checkpoint.
 
@@ -174,30 +147,29 @@ def parse_config(main: Any, generation: Any, codec: Any, where: str) -> Qwen3TTS
     Raises:
         ModelError: a key is missing or of the wrong type; `where` begins the message.
     """
-    top = _Reader(f"{where}: config.json", main)
-    kind = top.need("tts_model_type", str)
+    top = Section(main, f"{where}: config.json")
+    kind = top.get("tts_model_type", str)
     if kind not in KINDS:
         raise ModelError(f"{top.where}: tts_model_type is {kind!r}, expected {', '.join(KINDS)}")
     talker = top.sub("talker_config")
     predictor = talker.sub("code_predictor_config")
-    _Reader(f"{where}: speech_tokenizer/config.json", codec)
     codec_config = parse_codec_config(codec, f"{where}: speech_tokenizer/config.json")
     speaker = None
     if kind == "base":
-        speaker = parse_speaker_config(top.need("speaker_encoder_config", dict), top.where)
+        speaker = parse_speaker_config(top.get("speaker_encoder_config", dict), top.where)
     config = Qwen3TTSConfig(
         kind=cast(Kind, kind),
-        size=top.need("tts_model_size", str),
+        size=top.get("tts_model_size", str),
         talker=_talker(talker),
-        predictor=PredictorConfig(_stack(predictor), predictor.need("vocab_size", int)),
-        generation=_generation(_Reader(f"{where}: generation_config.json", generation)),
+        predictor=PredictorConfig(_stack(predictor), predictor.get("vocab_size", int)),
+        generation=_generation(Section(generation, f"{where}: generation_config.json")),
         codec=codec_config,
         speaker=speaker,
-        im_start_id=top.need("im_start_token_id", int),
-        im_end_id=top.need("im_end_token_id", int),
-        tts_pad_id=top.need("tts_pad_token_id", int),
-        tts_bos_id=top.need("tts_bos_token_id", int),
-        tts_eos_id=top.need("tts_eos_token_id", int),
+        im_start_id=top.get("im_start_token_id", int),
+        im_end_id=top.get("im_end_token_id", int),
+        tts_pad_id=top.get("tts_pad_token_id", int),
+        tts_bos_id=top.get("tts_bos_token_id", int),
+        tts_eos_id=top.get("tts_eos_token_id", int),
     )
     groups = predictor.get("num_code_groups", int, config.talker.num_codebooks)
     if groups != config.talker.num_codebooks:
@@ -208,47 +180,47 @@ def parse_config(main: Any, generation: Any, codec: Any, where: str) -> Qwen3TTS
     return config
 
 
-def _stack(r: _Reader) -> StackConfig:
+def _stack(r: Section) -> StackConfig:
     act = r.get("hidden_act", str, "silu")
     if act != "silu":
         raise ModelError(f"{r.where}: hidden_act is {act!r}, expected 'silu'")
     if r.get("attention_bias", bool, False) or r.get("use_sliding_window", bool, False):
         raise ModelError(f"{r.where}: attention_bias and use_sliding_window must be false")
     return StackConfig(
-        hidden_size=r.need("hidden_size", int),
-        intermediate_size=r.need("intermediate_size", int),
-        num_layers=r.need("num_hidden_layers", int),
-        num_heads=r.need("num_attention_heads", int),
-        num_kv_heads=r.need("num_key_value_heads", int),
-        head_dim=r.need("head_dim", int),
-        rope_theta=r.need("rope_theta", float),
-        rms_norm_eps=r.need("rms_norm_eps", float),
+        hidden_size=r.get("hidden_size", int),
+        intermediate_size=r.get("intermediate_size", int),
+        num_layers=r.get("num_hidden_layers", int),
+        num_heads=r.get("num_attention_heads", int),
+        num_kv_heads=r.get("num_key_value_heads", int),
+        head_dim=r.get("head_dim", int),
+        rope_theta=r.get("rope_theta", float),
+        rms_norm_eps=r.get("rms_norm_eps", float),
     )
 
 
-def _talker(r: _Reader) -> TalkerConfig:
+def _talker(r: Section) -> TalkerConfig:
     dialects = {k: x for k, x in r.get("spk_is_dialect", dict, {}).items() if x}
     return TalkerConfig(
         stack=_stack(r),
-        vocab_size=r.need("vocab_size", int),
-        text_vocab_size=r.need("text_vocab_size", int),
-        text_hidden_size=r.need("text_hidden_size", int),
-        num_codebooks=r.need("num_code_groups", int),
-        max_positions=r.need("max_position_embeddings", int),
-        codec_pad_id=r.need("codec_pad_id", int),
-        codec_bos_id=r.need("codec_bos_id", int),
-        codec_eos_id=r.need("codec_eos_token_id", int),
-        think_id=r.need("codec_think_id", int),
-        nothink_id=r.need("codec_nothink_id", int),
-        think_bos_id=r.need("codec_think_bos_id", int),
-        think_eos_id=r.need("codec_think_eos_id", int),
+        vocab_size=r.get("vocab_size", int),
+        text_vocab_size=r.get("text_vocab_size", int),
+        text_hidden_size=r.get("text_hidden_size", int),
+        num_codebooks=r.get("num_code_groups", int),
+        max_positions=r.get("max_position_embeddings", int),
+        codec_pad_id=r.get("codec_pad_id", int),
+        codec_bos_id=r.get("codec_bos_id", int),
+        codec_eos_id=r.get("codec_eos_token_id", int),
+        think_id=r.get("codec_think_id", int),
+        nothink_id=r.get("codec_nothink_id", int),
+        think_bos_id=r.get("codec_think_bos_id", int),
+        think_eos_id=r.get("codec_think_eos_id", int),
         language_ids=_ids(r, "codec_language_id"),
         speaker_ids=_ids(r, "spk_id"),
         speaker_dialects={k.lower(): str(x).lower() for k, x in dialects.items()},
     )
 
 
-def _ids(r: _Reader, key: str) -> dict[str, int]:
+def _ids(r: Section, key: str) -> dict[str, int]:
     """Name to id, names in lower case; some forks store one-element lists."""
     out: dict[str, int] = {}
     for name, value in r.get(key, dict, {}).items():
@@ -259,7 +231,7 @@ def _ids(r: _Reader, key: str) -> dict[str, int]:
     return out
 
 
-def _generation(r: _Reader) -> GenerationDefaults:
+def _generation(r: Section) -> GenerationDefaults:
     """Keys that are absent get the official package's own numbers."""
     greedy = not r.get("do_sample", bool, True)
     sub_greedy = not r.get("subtalker_dosample", bool, True)

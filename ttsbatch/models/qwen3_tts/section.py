@@ -1,0 +1,73 @@
+"""Reading a checkpoint's JSON: typed values, and messages that name the file and the key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ttsbatch.errors import ModelError
+
+
+class Section:
+    """One object of the JSON, with its place in the file for messages."""
+
+    def __init__(self, raw: Any, where: str) -> None:
+        if not isinstance(raw, Mapping):
+            raise ModelError(f"{where}: is {type(raw).__name__}; expected a JSON object")
+        self.raw = raw
+        self.where = where
+
+    def sub(self, key: str) -> Section:
+        """The object under a key."""
+        return Section(self.get(key, dict), f"{self.where}: {key}")
+
+    def get(self, key: str, kind: type, default: Any = None) -> Any:
+        """The value of a key, of one type; null counts as absent."""
+        value = self.raw.get(key)
+        if value is None:
+            value = default
+        if kind is float and type(value) is int:
+            value = float(value)
+        if value is None:
+            raise ModelError(f"{self.where}.{key} is missing")
+        if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+            raise ModelError(f"{self.where}.{key} is {value!r}; expected {kind.__name__}")
+        return value
+
+    def integer(self, key: str, default: int | None = None) -> int:
+        """A whole number, 1 or more."""
+        value: int = self.get(key, int, default)
+        if value < 1:
+            raise ModelError(f"{self.where}.{key} is {value}; expected 1 or more")
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        """A number above 0."""
+        value = self.raw.get(key, default)
+        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+            raise ModelError(f"{self.where}.{key} is {value!r}; expected a number above 0")
+        return float(value)
+
+    def integers(self, key: str, default: tuple[int, ...] | None = None) -> tuple[int, ...]:
+        """Whole numbers above 0, at least one."""
+        value = self.raw.get(key, default)
+        if value is None:
+            raise ModelError(f"{self.where}.{key} is missing")
+        if (
+            not isinstance(value, list | tuple)
+            or not value
+            or not all(type(x) is int and x > 0 for x in value)
+        ):
+            raise ModelError(f"{self.where}.{key} is {value!r}; expected a list of whole numbers")
+        return tuple(value)
+
+    def expect(self, key: str, only: Any) -> None:
+        """Nothing but this one value, if the key is there."""
+        value = self.raw.get(key, only)
+        if value != only:
+            raise ModelError(f"{self.where}.{key} is {value!r}; only {only!r} is supported")
+
+    def divides(self, name: str, value: int, by: int) -> None:
+        """That `value` is a multiple of `by`."""
+        if value % by:
+            raise ModelError(f"{self.where}: {name} is {value}; expected a multiple of {by}")

@@ -144,6 +144,22 @@ def test_views_show_the_key_figures(tmp_path: Path) -> None:
     console.file.close()
 
 
+def test_views_of_an_unfinished_run_name_the_rows_that_are_left(tmp_path: Path) -> None:
+    meter = Meter()
+    with ShardSink(tmp_path, plan(), CARD, group_seconds=0.01) as sink:
+        sink.reject([failure(90)])
+        meter.num_valid = 6
+        meter.begin_speaking()
+        sink.write(record(sink, ROWS[0]))
+        values = finish_report(sink, meter, EngineStats(), "interrupted").values
+    assert values["utterances"] == {"in": 7, "made": 1, "rejected": 1, "failed": 0, "flagged": 0}
+    assert "7 in = 1 made + 1 rejected + 0 failed + 5 left |" in markdown(values)
+    done = session(tmp_path, ROWS, failed=1).values
+    counts = done["utterances"]
+    assert counts["in"] == counts["made"] + counts["rejected"] + counts["failed"]
+    assert "left" not in markdown(done)
+
+
 def test_report_of_a_run_without_audio_has_no_rates(tmp_path: Path) -> None:
     report = session(tmp_path, []).values
     assert (report["rtf"], report["audio_seconds"]) == (None, 0)

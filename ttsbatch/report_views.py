@@ -25,10 +25,11 @@ def _gib(num_bytes: int) -> str:
 
 def _key_figures(v: Values) -> Iterator[tuple[str, str]]:
     counts = v["utterances"]
+    left = counts["in"] - counts["made"] - counts["rejected"] - counts["failed"]
     yield (
         "utterances",
         f"{counts['in']:,} in = {counts['made']:,} made + {counts['rejected']:,} rejected "
-        f"+ {counts['failed']:,} failed",
+        f"+ {counts['failed']:,} failed" + (f" + {left:,} left" if left else ""),
     )
     yield "flagged", f"{counts['flagged']:,}"
     yield "audio", f"{_number(v['audio_seconds'])} s"

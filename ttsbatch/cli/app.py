@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from ttsbatch import __version__
-from ttsbatch.cli import check, models, report, synth, voices
+from ttsbatch.cli import bench, check, models, report, synth, verify, voices
 from ttsbatch.errors import EXIT_INTERRUPTED, TTSBatchError
 
 
@@ -58,7 +58,15 @@ def _options(
     pass
 
 
-for command in (synth.synth, check.check, report.report, models.models, voices.voices):
+for command in (
+    synth.synth,
+    check.check,
+    report.report,
+    verify.verify,
+    bench.bench,
+    models.models,
+    voices.voices,
+):
     app.command()(command)
 
 

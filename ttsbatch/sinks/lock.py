@@ -28,6 +28,31 @@ def _close_in_child() -> None:
 os.register_at_fork(after_in_child=_close_in_child)
 
 
+def in_use_by(ledger: Path) -> str | None:
+    """Who holds the lock, in words; None where nobody does. For readers: changes nothing."""
+    if not (ledger / "session.json").exists():
+        return None
+    try:
+        fd = os.open(ledger / "lock", os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as e:
+        return _holder(ledger) if e.errno in (errno.EWOULDBLOCK, errno.EACCES) else None
+    finally:
+        os.close(fd)
+    return None
+
+
+def _holder(ledger: Path) -> str:
+    try:
+        holder = json.loads((ledger / "session.json").read_text("utf8"))
+        return f"process {holder['pid']} on {holder['host']}, since {holder['started']}"
+    except (OSError, ValueError, KeyError):
+        return "another process"
+
+
 class OutLock:
     """Exclusive use of an OUT, through flock(2) on `ledger/lock`.
 
@@ -55,18 +80,11 @@ class OutLock:
             os.close(self._fd)
             if e.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 raise SinkError(
-                    f"{ledger.parent}: in use by {self._holder()}; "
+                    f"{ledger.parent}: in use by {_holder(ledger)}; "
                     "wait for it, end it, or write to another folder"
                 ) from e
             raise SinkError(f"{path}: cannot lock: {e.strerror}; expected flock to work") from e
         _held_fds.add(self._fd)
-
-    def _holder(self) -> str:
-        try:
-            holder = json.loads(self._session.read_text("utf8"))
-            return f"process {holder['pid']} on {holder['host']}, since {holder['started']}"
-        except (OSError, ValueError, KeyError):
-            return "another process"
 
     def sign(self) -> None:
         """Say who holds the lock, for whoever comes second."""

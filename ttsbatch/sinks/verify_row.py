@@ -1,0 +1,165 @@
+"""One manifest line against its files: header and size of the audio, shape of the codes.
+
+Called on many threads; touches nothing but the files that the line names.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.lib import format as npy
+
+from ttsbatch.audio.wav_header import measure_wav
+
+_BEGIN = re.compile(
+    r'\{"id": ("(?:[^"\\]|\\.)*")(?:, "audio_filepath": ("(?:[^"\\]|\\.)*"))?', re.DOTALL
+)
+_TYPES = {"id": str, "audio_filepath": str, "source": str, "num_samples": int, "sample_rate": int}
+
+
+@dataclass(slots=True)
+class Checked:
+    """A manifest line and what is wrong with it."""
+
+    id: str | None = None  # None: not even that can be read
+    source: str = ""
+    paths: list[str] = field(default_factory=list)  # files that it names, below OUT
+    num_samples: int = 0
+    sample_rate_hz: int = 0
+    problems: list[tuple[str, str]] = field(default_factory=list)  # (kind, message)
+
+
+def parse_object(line: bytes) -> dict[str, Any]:
+    """A line as a JSON object.
+
+    Raises:
+        ValueError: torn, not strict UTF-8, not strict JSON, or not an object.
+    """
+    if not line.endswith(b"\n"):
+        raise ValueError("torn: it has no end")
+    value = json.loads(line.decode("utf8"), parse_constant=_no_constant)
+    if not isinstance(value, dict):
+        raise ValueError("not an object")
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def check_line(out: Path, line: bytes, with_codes: bool) -> Checked:
+    """Read a manifest line and look at its files.
+
+    Args:
+        out: the output folder.
+        line: with its line break, if it has one.
+        with_codes: the run keeps codes, so that a line without them is wrong.
+    """
+    try:
+        row = parse_object(line)
+        for name, kind in _TYPES.items():
+            if type(row.get(name)) is not kind:
+                raise ValueError(f'"{name}" is {row.get(name)!r}, expected {kind.__name__}')
+    except ValueError as e:
+        return _salvage(line, str(e))
+    rate_hz, num_samples = row["sample_rate"], row["num_samples"]
+    checked = Checked(row["id"], row["source"], [row["audio_filepath"]], num_samples, rate_hz)
+    _check_duration(row, checked)
+    _check_audio(out, row, checked)
+    if "codes_filepath" in row:
+        checked.paths.append(str(row["codes_filepath"]))
+        _check_codes(out, row, checked)
+    elif with_codes:
+        checked.problems.append(("wrong_codes", "has no codes, though the run keeps them"))
+    return checked
+
+
+def _salvage(line: bytes, problem: str) -> Checked:
+    """What the beginning of a broken line still says."""
+    checked = Checked(problems=[("manifest_line", problem)])
+    if begin := _BEGIN.match(line.decode("utf8", "replace")):
+        try:
+            checked.id = json.loads(begin[1])
+            checked.paths = [json.loads(begin[2])] if begin[2] else []
+        except ValueError:
+            checked.id = None
+    return checked
+
+
+def _check_duration(row: dict[str, Any], checked: Checked) -> None:
+    duration, rate_hz, num_samples = row.get("duration"), row["sample_rate"], row["num_samples"]
+    is_number = isinstance(duration, (int, float)) and math.isfinite(duration)
+    if rate_hz <= 0 or not is_number or abs(duration * rate_hz - num_samples) > 0.5:
+        message = f"duration is {duration} s, with {num_samples:,} samples at {rate_hz:,} Hz"
+        checked.problems.append(("wrong_samples", message))
+
+
+def _check_audio(out: Path, row: dict[str, Any], checked: Checked) -> None:
+    path = _inside(out, row["audio_filepath"], "audio", checked)
+    if path is None:
+        return
+    name = row["audio_filepath"]
+    try:
+        num_samples, rate_hz = measure_wav(path)
+    except ValueError as e:
+        checked.problems.append(("torn_file", f"{name}: {e}"))
+    except OSError as e:
+        checked.problems.append(_unreadable(name, e))
+    else:
+        if (num_samples, rate_hz) != (row["num_samples"], row["sample_rate"]):
+            message = (
+                f"{name}: {num_samples:,} samples at {rate_hz:,} Hz; the manifest says "
+                f"{row['num_samples']:,} at {row['sample_rate']:,} Hz"
+            )
+            checked.problems.append(("wrong_samples", message))
+
+
+def _check_codes(out: Path, row: dict[str, Any], checked: Checked) -> None:
+    path = _inside(out, row["codes_filepath"], "codes", checked)
+    if path is None:
+        return
+    name = row["codes_filepath"]
+    try:
+        with path.open("rb") as file:
+            npy.read_magic(file)
+            shape, _, dtype = npy.read_array_header_1_0(file)
+            expected = file.tell() + math.prod(shape) * dtype.itemsize
+            size = os.fstat(file.fileno()).st_size
+    except ValueError as e:
+        checked.problems.append(("torn_file", f"{name}: not an array file: {e}"))
+        return
+    except OSError as e:
+        checked.problems.append(_unreadable(name, e))
+        return
+    if size != expected:
+        message = f"{name}: {size:,} bytes, expected {expected:,} by its header"
+        checked.problems.append(("torn_file", message))
+    if dtype != np.int16 or len(shape) != 2 or shape[0] != row.get("num_frames"):
+        message = (
+            f"{name}: {dtype} of shape {list(shape)}, expected int16 with "
+            f"{row.get('num_frames')} rows of codebooks"
+        )
+        checked.problems.append(("wrong_codes", message))
+
+
+def _inside(out: Path, named: Any, top: str, checked: Checked) -> Path | None:
+    """The file that a line names, if it is where such files belong."""
+    path = named if isinstance(named, str) else ""
+    parts = PurePosixPath(path).parts
+    if len(parts) < 2 or parts[0] != top or ".." in parts or "\0" in path:
+        checked.problems.append(("manifest_line", f"names {named!r}, expected a path in {top}/"))
+        return None
+    return out / path
+
+
+def _unreadable(name: str, error: OSError) -> tuple[str, str]:
+    if isinstance(error, FileNotFoundError):
+        return "file_missing", f"{name}: is not there"
+    return "torn_file", f"{name}: cannot be read: {error.strerror or error}"

@@ -33,7 +33,7 @@ class Tile:
 
     tokens: int = 64  # per iteration, over 4 pages: 32 KiB of bf16 keys and values
     num_warps: int = 4
-    num_stages: int = 3  # two tiles on their way while one is used; 3 programs fit in an SM
+    num_stages: int = 2
 
 
 DEFAULT_TILE = Tile()

@@ -271,7 +271,7 @@ class Qwen3TTS:
         table.mul_(rows.active[:, None])  # a row that ended no longer owns its pages
         position = torch.where(rows.active, state.position, 0)
         hidden = self.talker.step(state.x, position, state.kv, table, bound)
-        logits = torch.nn.functional.linear(hidden, w.head).float()
+        logits = torch.nn.functional.linear(hidden, w.head)
         first = draw(logits, 0, self._rules, state.seen)
         state.seen.scatter_(1, first[:, None], True)
         ended = first == end

@@ -61,7 +61,7 @@ class Predictor:
         for book in range(1, self.num_codebooks):
             out = self._pass(x, position, cache)
             position += x.shape[1]
-            codes.append(draw(F.linear(out, w.predictor_heads[book - 1]).float(), book))
+            codes.append(draw(F.linear(out, w.predictor_heads[book - 1]), book))
             if book < self.num_codebooks - 1:
                 x = w.predictor_codes[book][codes[-1]].unsqueeze(1)
         return codes

@@ -1,4 +1,4 @@
-"""`ttsbatch synth` on each tiny checkpoint, greedy: golden codes, and audio of the golden length."""
+"""`ttsbatch synth` on each tiny checkpoint, greedy: golden codes, audio of the golden length."""
 
 from __future__ import annotations
 

@@ -220,7 +220,6 @@ def _this_session(
         "codec_graph_hits": stats.codec_graph_hits,
         "codec_graph_misses": stats.codec_graph_misses,
         "eager_steps": stats.eager_steps,
-        "kernel_fallbacks": stats.kernel_fallbacks,
         "peak_host_memory_bytes": peak_host_memory_bytes(),
         "peak_device_memory_bytes": stats.peak_device_memory_bytes,
     }
@@ -291,7 +290,6 @@ def build_report(
             "misses": _total(timed, "codec_graph_misses"),
         },
         "eager_steps": _total(timed, "eager_steps"),
-        "kernel_fallbacks": _total(timed, "kernel_fallbacks"),
         "prefill_tokens": _total(timed, "prefill_tokens"),
         "peak_memory": {
             "host_bytes": max((s["peak_host_memory_bytes"] for s in timed), default=0),

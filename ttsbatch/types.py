@@ -167,7 +167,6 @@ class EngineStats:
     codec_graph_hits: int = 0
     codec_graph_misses: int = 0
     eager_steps: int = 0  # frames run without a graph
-    kernel_fallbacks: int = 0
     devices: list[str] = field(default_factory=list)
     peak_device_memory_bytes: int = 0
     notes: list[str] = field(default_factory=list)  # for whoever runs it: a choice that changed

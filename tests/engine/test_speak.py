@@ -334,3 +334,13 @@ def test_little_memory_gives_fewer_pages_and_shorter_rows(pages: int) -> None:
 def test_less_than_a_page_per_slot_is_an_error_that_says_what_helps(pages: int) -> None:
     with pytest.raises(EngineError, match=rf"hold {pages} pages .* 4 slots .* fewer --slots"):
         choose_sizes(SPEC, CPU, 4, pages * PAGE_BYTES)
+
+
+def test_rows_of_a_run_that_broke_off_do_not_come_out_of_the_next() -> None:
+    speaker = CodecLMSpeaker(FakeLM(), 4)
+    first = speaker.speak(texts(20))
+    next(first)
+    first.close()  # type: ignore[attr-defined]
+    later = [segment("end 3", seed=n, name=f"later {n}") for n in range(6)]
+    made = [x.segment.utterance.id for x in speaker.speak(later) if isinstance(x, Waveform)]
+    assert sorted(made) == sorted(f"later {n}" for n in range(6))

@@ -154,6 +154,7 @@ class CodecLMSpeaker:
             torch.cuda.set_device(self._model.device)
         depth = max(MIN_LOOKAHEAD, LOOKAHEAD_PER_SLOT * self._sizes.num_slots)
         vocoder = self._vocoder
+        vocoder.clear()
         source = prepared(segments, self._prepare)
         with Prefetch(source, depth, "ttsbatch-prepare") as incoming:
             self._jobs = JobQueue(incoming, depth)

@@ -135,6 +135,11 @@ class Vocoder:
         row = _Row(finished, codes, passes, [None] * len(passes))
         self._waiting.extend((row, i) for i in range(len(passes)))
 
+    def clear(self) -> None:
+        """Forget rows that an earlier run left behind when it broke off."""
+        self._waiting.clear()
+        self._flying.clear()
+
     def ready(self) -> Iterator[Waveform]:
         """Decode while there is enough for a good batch; yield what has arrived."""
         enough = WAITING_FRAMES[self.model.device.type]

@@ -124,6 +124,7 @@ def test_a_missing_id_is_made_of_source_and_line() -> None:
         ({"top_p": 1.1}, "bad_value"),
         ({"repetition_penalty": 0}, "bad_value"),
         ({"max_seconds": 0}, "bad_value"),
+        ({"max_seconds": 0.079}, "bad_value"),  # no room for a frame of 80 ms
         ({"max_seconds": float("inf")}, "bad_value"),
         ({"split": "false"}, "wrong_type"),
         ({"split": 0}, "wrong_type"),
@@ -279,6 +280,7 @@ def test_the_reference_option_is_for_rows_that_name_no_speaker(in_tmp: Path) -> 
         (ENGLISH, RowDefaults(instruct="sad"), "--instruct: english has no use"),
         (ENGLISH, RowDefaults(sampling=Sampling(top_k=1)), "--top-k: english has no use"),
         (ENGLISH, RowDefaults(max_seconds=1), "--max-seconds: english has no use"),
+        (DESIGN, RowDefaults(max_seconds=0.05), "--max-seconds is 0.05; expected 0.08 or more"),
         (ENGLISH, RowDefaults(ref_audio="a.wav"), "--ref-audio: english has no use"),
         (ENGLISH, RowDefaults(voice="Ryan"), "--voice is 'Ryan'; known voices: heart"),
         (CLONES, RowDefaults(voice="Ryan"), "no named voices"),

@@ -67,6 +67,8 @@ def check_defaults(
     for name, value in given.items():
         if value is not None and name not in card.options:
             raise PlanError(f"--{name.replace('_', '-')}: {card.name} has no use for it")
+    if expected := _no_frame(defaults.max_seconds, card):
+        raise PlanError(f"--max-seconds is {defaults.max_seconds}; expected {expected}")
     if defaults.voice is not None and _voice_key(defaults.voice) not in _voices(card):
         raise PlanError(f"--voice is {defaults.voice!r}; {_known_voices(card)}")
     if defaults.language is not None:
@@ -165,6 +167,9 @@ class RowChecker:
             own[name] = _typed(name, own[name])
         if not own.keys() <= _PLAIN_FIELDS:
             sampling = self._check_options(own)
+        if expected := _no_frame(own.get("max_seconds"), self._card):
+            shown = _show(own["max_seconds"])
+            raise _Reject("bad_value", f'"max_seconds" is {shown}; expected {expected}')
         voice, ref_audio, ref_text = self._speaker(own, record.base)
         defaults = self._defaults
         seed = own.get("seed")
@@ -389,6 +394,13 @@ def _check_values(own: Mapping[str, Any]) -> None:
         raise _Reject("bad_value", '"file_name" is empty; expected a name')
     for name, expected in sampling_problems(own).items():
         raise _Reject("bad_value", f'"{name}" is {_show(own[name])}; expected {expected}')
+
+
+def _no_frame(seconds: float | None, card: ModelCard) -> str | None:
+    """What was expected where `max_seconds` has no room for one frame of the model."""
+    if seconds is None or card.frame_rate_hz is None or seconds * card.frame_rate_hz >= 1:
+        return None
+    return f"{1 / card.frame_rate_hz:g} or more: one frame of {card.name}"
 
 
 def _wrong_type(name: str, value: Any, expected: str) -> _Reject:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from tests.sinks.fake_run import CARD, content, failure, manifest, plan, record, utterance
+from ttsbatch.cli.app import app
 from ttsbatch.errors import SinkError
 from ttsbatch.report import Meter, RunReport, finish_report, load_report
-from ttsbatch.report_views import markdown, summary_table
+from ttsbatch.report_views import key_figures, markdown, summary_table
 from ttsbatch.sinks.shards import ShardSink
 from ttsbatch.types import EngineStats, Utterance
 
@@ -172,3 +176,23 @@ def test_missing_and_damaged_reports_are_sink_errors(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text("[1]")
     with pytest.raises(SinkError, match="expected a report"):
         load_report(tmp_path)
+
+
+def test_html_is_one_file_that_holds_every_figure_and_nothing_raw(
+    tmp_path: Path, write_rows: Callable[..., Path]
+) -> None:
+    out = tmp_path / "<b>run"
+    corpus = write_rows({"id": "a", "text": "One short row."})
+    runner = CliRunner()
+    assert runner.invoke(app, ["synth", str(corpus), "-o", str(out), "--quiet"]).exit_code == 0
+    page = tmp_path / "page.html"
+    result = runner.invoke(app, ["report", str(out), "--html", str(page)])
+    assert result.exit_code == 0, result.output
+    text = page.read_text("utf8")
+    assert "&lt;b&gt;run" in text
+    assert "<b>" not in text
+    for name, value in key_figures(load_report(out).values):
+        assert f"<dt>{name}</dt><dd>{value}</dd>" in text
+    assert not re.search(r"https?:|<script|<link|<img", text)
+    refused = runner.invoke(app, ["report", str(out), "--html", str(tmp_path / "no" / "page.html")])
+    assert refused.exit_code == 6

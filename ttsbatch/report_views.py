@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,7 +24,8 @@ def _gib(num_bytes: int) -> str:
     return f"{num_bytes / 2**30:.2f} GiB"
 
 
-def _key_figures(v: Values) -> Iterator[tuple[str, str]]:
+def key_figures(v: Values) -> Iterator[tuple[str, str]]:
+    """Name and value of the figures that come first, as text."""
     counts = v["utterances"]
     left = counts["in"] - counts["made"] - counts["rejected"] - counts["failed"]
     yield (
@@ -59,56 +61,91 @@ def summary_table(values: Values) -> Table:
     table = Table(show_header=False, title="Run")
     table.add_column(style="bold")
     table.add_column(justify="right")
-    for name, value in _key_figures(values):
+    for name, value in key_figures(values):
         table.add_row(name, value)
     return table
 
 
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One table of a report."""
+
+    title: str
+    note: str  # a sentence below the title; may be empty
+    heads: list[str]
+    rows: list[list[str]]
+    bars: list[float]  # a share of the longest for each row, 0..1; may be empty
+
+
+def parts(values: Values) -> list[Part]:
+    """The tables behind the key figures."""
+    stages = values["stages"]
+    buckets = values["length_buckets"]
+    return [
+        Part(
+            "Stages",
+            "Busy seconds; stages overlap and may add up to more than the wall.",
+            ["stage", "busy s", "RTF", "audio-s/s"],
+            [
+                [
+                    name,
+                    _number(s["busy_seconds"], 2),
+                    _rtf(s["rtf"]),
+                    _number(s["audio_seconds_per_second"]),
+                ]
+                for name, s in stages.items()
+            ],
+            _shares([s["busy_seconds"] for s in stages.values()]),
+        ),
+        Part(
+            "By length",
+            "The wall time is shared out equally to the rows in hand at each moment.",
+            ["audio", "utterances", "audio s", "wall s", "RTF", "audio-s/s"],
+            [
+                [
+                    name,
+                    f"{b['utterances']:,}",
+                    _number(b["audio_seconds"]),
+                    _number(b["wall_seconds"], 2),
+                    _rtf(b["rtf"]),
+                    _number(b["audio_seconds_per_second"]),
+                ]
+                for name, b in buckets.items()
+            ],
+            _shares([b["audio_seconds"] for b in buckets.values()]),
+        ),
+        Part(
+            "Sessions",
+            "",
+            ["session", "first commit", "ended", "made", "audio s", "wall s"],
+            [
+                [
+                    str(s["number"]),
+                    s["first_commit"],
+                    s["ended"],
+                    f"{s['made']:,}",
+                    _number(s["audio_seconds"]),
+                    _number(s["wall_seconds"], 2),
+                ]
+                for s in values["sessions"]
+            ],
+            [],
+        ),
+    ]
+
+
+def _shares(numbers: list[float | None]) -> list[float]:
+    most = max((n or 0.0 for n in numbers), default=0.0)
+    return [(n or 0.0) / most if most else 0.0 for n in numbers]
+
+
 def markdown(values: Values) -> str:
     """The text of report.md."""
-    parts = ["# Run report\n", _table(["", ""], [[n, x] for n, x in _key_figures(values)])]
-    rows = [
-        [
-            name,
-            _number(s["busy_seconds"], 2),
-            _rtf(s["rtf"]),
-            _number(s["audio_seconds_per_second"]),
-        ]
-        for name, s in values["stages"].items()
-    ]
-    parts += [
-        "## Stages\n\nBusy seconds; stages overlap and may add up to more than the wall.\n",
-        _table(["stage", "busy s", "RTF", "audio-s/s"], rows),
-    ]
-    rows = [
-        [
-            name,
-            f"{b['utterances']:,}",
-            _number(b["audio_seconds"]),
-            _number(b["wall_seconds"], 2),
-            _rtf(b["rtf"]),
-            _number(b["audio_seconds_per_second"]),
-        ]
-        for name, b in values["length_buckets"].items()
-    ]
-    parts += [
-        "## By length\n\nThe wall time is shared out equally to the rows in hand at each moment.\n",
-        _table(["audio", "utterances", "audio s", "wall s", "RTF", "audio-s/s"], rows),
-    ]
-    rows = [
-        [
-            str(s["number"]),
-            s["first_commit"],
-            s["ended"],
-            f"{s['made']:,}",
-            _number(s["audio_seconds"]),
-            _number(s["wall_seconds"], 2),
-        ]
-        for s in values["sessions"]
-    ]
-    heads = ["session", "first commit", "ended", "made", "audio s", "wall s"]
-    parts += ["## Sessions\n", _table(heads, rows)]
-    return "\n".join(parts)
+    texts = ["# Run report\n", _table(["", ""], [[n, x] for n, x in key_figures(values)])]
+    for part in parts(values):
+        note = f"\n{part.note}\n" if part.note else ""
+        texts += [f"## {part.title}\n{note}", _table(part.heads, part.rows)]
+    return "\n".join(texts)
 
 
 def _table(heads: list[str], rows: list[list[str]]) -> str:

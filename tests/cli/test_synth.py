@@ -27,7 +27,7 @@ GOOD = {"id": "a", "text": "Good morning."}
 def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
     """Runs a command in `tmp_path` with a fake in place of the embedded model."""
 
-    def open_speaker(card: Any, plan: Any, keep_codes: bool = False) -> FakeSpeaker:
+    def open_speaker(card: Any, plan: Any, keep_codes: bool, num_rows: int | None) -> FakeSpeaker:
         return FakeSpeaker(card)
 
     monkeypatch.setattr(ttsbatch.pipeline, "open_speaker", open_speaker)

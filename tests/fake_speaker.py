@@ -45,7 +45,7 @@ class FakeSpeaker:
             self.on_spoken(segment)
 
     def _speak(self, segment: Segment) -> Waveform | tuple[Segment, Failure]:
-        words = segment.text.split()
+        words = segment.utterance.text.split()  # as given: `spoken_text` has no digits
         if words[0] == "break":
             raise EngineError("the device fell off")
         if words[0] == "refuse":

@@ -44,6 +44,8 @@ class RowDefaults:
     seed: int = 0  # rows without a seed derive theirs from this and their id
     sampling: Sampling = field(default_factory=Sampling)
     max_seconds: float | None = None
+    normalize: bool = True  # markup out, numbers in words; False: clean-up alone
+    split: bool = True  # whether a long row is spoken in pieces
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,8 @@ RECIPE_FIELDS: dict[str, tuple[type, ...]] = {
     "top_p": (float, int),
     "repetition_penalty": (float, int),
     "max_seconds": (float, int),
+    "normalize": (bool,),
+    "split": (bool,),
     "device": (str,),
     "dtype": (str,),
     "slots": (int, str),
@@ -185,6 +189,8 @@ def make_plan(values: Mapping[str, Any]) -> RunPlan:
             seed=v.get("seed", 0),
             sampling=Sampling(**{f.name: v.get(f.name) for f in fields(Sampling)}),
             max_seconds=v.get("max_seconds"),
+            normalize=v.get("normalize", True),
+            split=v.get("split", True),
         ),
         engine=EnginePlan(
             device=v.get("device", "auto"),

@@ -23,6 +23,7 @@ from ttsbatch.report import Meter
 from ttsbatch.sinks.shards import ShardSink
 from ttsbatch.stop import Stop
 from ttsbatch.text.duration import expected_seconds
+from ttsbatch.text.segment import pauses_s, split_text
 from ttsbatch.types import (
     AUTO,
     Failure,
@@ -34,13 +35,15 @@ from ttsbatch.types import (
     Waveform,
 )
 
+MIN_ROOM = 1.5  # `max_seconds` over the expected seconds: a piece has less to spare than a row
+
 
 @dataclass(slots=True)
 class _Open:
     """A row that is being spoken: its takes so far."""
 
     num_segments: int
-    expected_s: float
+    expected_s: float  # of the whole text, as it was counted beforehand
     attempt: int = 0
     spoken: list[Waveform] = field(default_factory=list)  # of this attempt
     failure: Failure | None = None  # of this attempt
@@ -106,7 +109,8 @@ class Production:
                 return
             segments = cut(utterance)
             self._meter.begin_row(utterance.id)
-            self._open[utterance.id] = _Open(len(segments), sum(s.expected_s for s in segments))
+            whole_s = expected_seconds(utterance.spoken_text, utterance.language)
+            self._open[utterance.id] = _Open(len(segments), whole_s)
             yield from segments
         while self._again and not self._stop.requested:
             yield self._again.popleft()
@@ -130,7 +134,8 @@ class Production:
 
     def _record(self, utterance: Utterance, row: _Open) -> ShardRecord:
         waves = sorted(row.spoken, key=lambda w: w.segment.index)
-        samples = join_segments(waves)
+        pauses = pauses_s(utterance.spoken_text, [w.segment.text for w in waves])
+        samples = join_segments(waves, pauses)
         finish_reason: FinishReason = (
             "length" if any(w.finish_reason == "length" for w in waves) else "stop"
         )
@@ -148,7 +153,7 @@ class Production:
                 samples,
                 waves[0].sample_rate_hz,
                 num_chars=len(utterance.spoken_text),
-                expected_seconds=row.expected_s,
+                expected_seconds=sum(w.segment.expected_s for w in waves),
                 finish_reason=finish_reason,
                 capped_by_row=utterance.max_seconds is not None,
                 num_nonfinite=sum(w.num_nonfinite for w in waves),
@@ -171,9 +176,25 @@ class Production:
 
 
 def cut(utterance: Utterance, attempt: int = 0) -> list[Segment]:
-    """The pieces that a row is spoken in: one, the whole text."""
-    text = utterance.spoken_text
-    return [Segment(utterance, 0, text, attempt, expected_seconds(text, utterance.language))]
+    """The pieces that a row is spoken in: one, the whole text, unless it is long.
+
+    `max_seconds` bounds the row: its pauses come off, the rest is shared out by expected seconds.
+    A row with a bound that leaves its text little room stays whole, so that what does not fit is
+    missing at its end and not at the end of every piece.
+    """
+    text, language, bound_s = utterance.spoken_text, utterance.language, utterance.max_seconds
+    pieces = split_text(text, language) if utterance.split else [text]
+    if len(pieces) == 1:
+        return [Segment(utterance, 0, text, attempt, expected_seconds(text, language))]
+    seconds = [expected_seconds(p, language) for p in pieces]
+    total_s, quiet_s = sum(seconds), sum(pauses_s(text, pieces))
+    if bound_s is not None and bound_s < MIN_ROOM * total_s + quiet_s:
+        return [Segment(utterance, 0, text, attempt, expected_seconds(text, language))]
+    usable = 1.0 if bound_s is None else 1 - quiet_s / bound_s
+    return [
+        Segment(utterance, i, piece, attempt, piece_s, usable * piece_s / total_s)
+        for i, (piece, piece_s) in enumerate(zip(pieces, seconds, strict=True))
+    ]
 
 
 def row_of(utterance: Utterance) -> dict[str, Any]:

@@ -74,6 +74,7 @@ class Segment:
     text: str  # the piece of `spoken_text`
     attempt: int = 0  # 0 first; a retry draws with another derived seed
     expected_s: float = 0.0  # seconds that the text should take; orders the queue, bounds the row
+    max_share: float = 1.0  # of the row's `max_seconds`: what this piece may use
 
     @property
     def key(self) -> tuple[str, int, int]:

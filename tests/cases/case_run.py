@@ -31,6 +31,7 @@ class CaseRun:
     spec: dict[str, Any]
     work: Path
     out: str = "out"
+    max_chars: int | None = None  # longer texts of a JSONL input are cut there
     exit_code: int = -1
     stderr: str = ""
     files_before: dict[str, bytes] = field(default_factory=dict)
@@ -38,6 +39,8 @@ class CaseRun:
     def prepare(self) -> None:
         """Put the input files into the work folder."""
         shutil.copy(DATA / self.file, self.work)
+        if self.max_chars is not None:
+            shorten(self.work / self.file, self.max_chars)
         shutil.copytree(DATA / "refs", self.work / "refs", dirs_exist_ok=True)
         for copy in EXPECTED["cases"][self.file].get("setup", []):
             shutil.copy(DATA / copy["copy"], self.work / copy["to"])
@@ -107,6 +110,13 @@ class CaseRun:
     def samples(self, row_id: str) -> np.ndarray:
         """[N] int16 of a made row."""
         return read_wav(self.folder() / self.by_id[row_id]["audio_filepath"])[0]
+
+
+def shorten(corpus: Path, max_chars: int) -> None:
+    """Cut the texts of a JSONL corpus."""
+    rows = [json.loads(line) for line in corpus.read_text("utf8").splitlines()]
+    rows = [row | {"text": row["text"][:max_chars]} for row in rows]
+    corpus.write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf8")
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:

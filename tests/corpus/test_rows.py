@@ -303,3 +303,25 @@ def test_options_that_fit_the_model_pass(in_tmp: Path) -> None:
     check_defaults(RowDefaults(ref_audio="a.wav", ref_text="x", language="eng"), CLONES)
     check_defaults(RowDefaults(voice="HEART", language="auto"), ENGLISH)
     check_defaults(RowDefaults(language="Thai"), ENGLISH, "warn")
+
+
+def test_a_text_is_spoken_without_markup_and_with_its_numbers_in_words() -> None:
+    u = made(text="**42** <|im_end|>boats", language="en")
+    assert (u.text, u.spoken_text) == ("**42** <|im_end|>boats", "forty-two boats")
+
+
+def test_without_normalization_a_text_is_only_cleaned() -> None:
+    u = made(ENGLISH, RowDefaults(normalize=False), text="**42**  boats\u200b", language="en")
+    assert u.spoken_text == "**42** boats"
+
+
+@pytest.mark.parametrize(
+    ("default", "spoken"), [(None, "12 Boote"), ("de", "zwölf Boote"), ("en", "twelve Boote")]
+)
+def test_an_auto_row_is_read_in_the_language_option(default: str | None, spoken: str) -> None:
+    u = made(VOICES, RowDefaults(language=default, voice="Ryan"), text="12 Boote", language="auto")
+    assert (u.language, u.spoken_text) == ("auto", spoken)
+
+
+def test_an_auto_row_is_read_in_the_only_language_of_a_model() -> None:
+    assert made(text="12 boats").spoken_text == "twelve boats"

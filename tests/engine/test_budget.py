@@ -52,6 +52,11 @@ def test_max_seconds_replaces_the_cap_of_the_text_both_ways() -> None:
     assert job_of(segment("run", cap=1500, expected_frames=2)).cap_frames == 1500
 
 
+def test_a_piece_of_a_row_has_its_share_of_max_seconds() -> None:
+    piece = replace(seconds(segment("run"), 10.0), max_share=0.25)
+    assert job_of(piece).cap_frames == 31  # 2.5 s
+
+
 def test_less_than_a_frame_is_one_frame() -> None:
     assert job_of(seconds(segment("run"), 0.001)).cap_frames == 1
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -88,6 +89,13 @@ def test_text_it_cannot_read_fails_and_names_the_letters(speaker: HibariSpeaker,
     failure = failure_of(speaker, text)
     assert (failure.reason, failure.utterance_id) == ("unsupported_language", "a")
     assert "你好" in failure.message or "東京" in failure.message
+
+
+def test_each_piece_of_a_row_has_draws_of_its_own(speaker: HibariSpeaker) -> None:
+    first = wave_of(speaker, "The same words.")
+    second = next(speaker.speak([replace(segment("The same words."), index=1)]))
+    assert isinstance(second, Waveform)
+    assert not np.array_equal(first.samples, second.samples)
 
 
 def test_text_without_any_sound_fails_in_place_of_an_empty_wave(speaker: HibariSpeaker) -> None:

@@ -32,6 +32,8 @@ def check(
     top_p: o.TopP = None,
     repetition_penalty: o.RepetitionPenalty = None,
     max_seconds: o.MaxSeconds = None,
+    normalize: o.Normalize = None,
+    split: o.Split = None,
     map: o.Map = None,
     limit: o.Limit = None,
     delimiter: o.Delimiter = None,

@@ -62,6 +62,24 @@ MaxSeconds = Annotated[
         rich_help_panel=ROWS,
     ),
 ]
+Split = Annotated[
+    bool | None,
+    typer.Option(
+        "--split/--no-split",
+        help="Whether long rows are spoken in pieces and joined.",
+        rich_help_panel=ROWS,
+        show_default=False,
+    ),
+]
+Normalize = Annotated[
+    bool | None,
+    typer.Option(
+        "--normalize/--no-normalize",
+        help="Whether markup is taken out and numbers are put in words; on.",
+        rich_help_panel=ROWS,
+        show_default=False,
+    ),
+]
 Map = Annotated[
     list[str] | None,
     typer.Option(

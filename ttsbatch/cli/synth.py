@@ -40,6 +40,8 @@ def synth(
     top_p: o.TopP = None,
     repetition_penalty: o.RepetitionPenalty = None,
     max_seconds: o.MaxSeconds = None,
+    normalize: o.Normalize = None,
+    split: o.Split = None,
     map: o.Map = None,
     limit: o.Limit = None,
     delimiter: o.Delimiter = None,

@@ -28,6 +28,7 @@ from ttsbatch.corpus.references import ReferenceProblem, References
 from ttsbatch.errors import PlanError
 from ttsbatch.plan import RowDefaults, sampling_problems
 from ttsbatch.text.clean import has_speech, spoken
+from ttsbatch.text.normalize import normalized
 from ttsbatch.types import AUTO, OPTION_FIELDS, Failure, ModelCard, Record, Sampling, Utterance
 
 Warn = Callable[[str], None]
@@ -124,6 +125,9 @@ class RowChecker:
         self._languages = frozenset(card.languages)
         self._unused = OPTION_FIELDS - card.options
         self._default_language = _code(defaults.language or AUTO) or AUTO
+        self._auto_is_read_in = self._default_language
+        if self._auto_is_read_in == AUTO and len(card.languages) == 1:
+            self._auto_is_read_in = card.languages[0]
         self._default_voice = (
             card.default_voice
             if defaults.voice is None
@@ -171,7 +175,11 @@ class RowChecker:
             shown = _show(own["max_seconds"])
             raise _Reject("bad_value", f'"max_seconds" is {shown}; expected {expected}')
         voice, ref_audio, ref_text = self._speaker(own, record.base)
+        language = self._language(own, record.fields)
         defaults = self._defaults
+        if defaults.normalize:
+            read_in = self._auto_is_read_in if language == AUTO else language
+            spoken_text = normalized(text, read_in)
         seed = own.get("seed")
         return Utterance(
             id=row_id,
@@ -180,14 +188,14 @@ class RowChecker:
             source=record.source,
             line=record.line,
             voice=voice,
-            language=self._language(own, record.fields),
+            language=language,
             seed=derived_seed(defaults.seed, row_id) if seed is None else seed,
             instruct=own.get("instruct", defaults.instruct),
             ref_audio=ref_audio,
             ref_text=ref_text,
             sampling=sampling,
             max_seconds=own.get("max_seconds", defaults.max_seconds),
-            split=own.get("split", True),
+            split=own.get("split", defaults.split),
             file_name=own.get("file_name"),
             extra=extra,
         )

@@ -14,7 +14,8 @@ CAP_SLACK_S = 2.0  # very short texts need room for a breath and a pause
 def make_job(prompt: PreparedPrompt, spec: EngineSpec) -> Job:
     """The prompt with its expected frames and its cap.
 
-    A row's `max_seconds` replaces the cap from the text: floor(frame rate x seconds) frames.
+    A row's `max_seconds` replaces the cap from the text: floor(frame rate x seconds) frames of
+    the segment's share.
     """
     segment = prompt.segment
     expected = max(1, math.ceil(segment.expected_s * spec.frame_rate_hz))
@@ -23,7 +24,7 @@ def make_job(prompt: PreparedPrompt, spec: EngineSpec) -> Job:
         cap = math.ceil(expected * CAP_FACTOR + CAP_SLACK_S * spec.frame_rate_hz)
     else:
         # 1e-9: 3.12 s at 12.5 frames per second is 39 frames, whatever the product rounds to.
-        cap = math.floor(own * spec.frame_rate_hz + 1e-9)
+        cap = math.floor(own * segment.max_share * spec.frame_rate_hz + 1e-9)
         expected = min(expected, max(1, cap))
     cap = max(1, min(cap, spec.max_frames))
     return Job(prompt, expected if spec.ends_itself else cap, cap)

@@ -109,8 +109,7 @@ class HibariSpeaker:
         sentences = self._tts.phonemize(speakable(segment.text, self._alphabet))
         pieces = [self._tts.ids(p) for s in sentences for p in cut_phonemes(s)]
         prepared = time.perf_counter()
-        seed = segment.utterance.seed
-        rng = np.random.default_rng([seed, segment.attempt] if segment.attempt else seed)
+        rng = np.random.default_rng(_draw_key(segment))
         waves = [self._tts.from_ids(ids, rng=rng) for ids in pieces]
         wave = np.concatenate(waves) if waves else np.zeros(0, np.float32)
         with self._lock:
@@ -130,6 +129,13 @@ def to_int16(wave: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.int16], int]
     if num_nonfinite:
         wave = np.where(good, wave, np.float32(0))
     return np.rint(np.clip(wave, -1, 1) * 32767).astype(np.int16), num_nonfinite
+
+
+def _draw_key(segment: Segment) -> int | list[int]:
+    seed, index, attempt = segment.utterance.seed, segment.index, segment.attempt
+    if index:
+        return [seed, attempt, index]
+    return [seed, attempt] if attempt else seed
 
 
 def _failure(segment: Segment, reason: str, message: str) -> Failure:

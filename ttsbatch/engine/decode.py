@@ -210,7 +210,7 @@ class DecodeLoop:
                     self._scheduled[o.generation] = min(done, o.job.cap_frames)
             flags, copied = self._flags()
         self._stats.num_steps += self._frames_per_round
-        self._stats.eager_steps = self._frames.num_eager
+        self._stats.eager_steps = self.num_eager
         self._stats.total_slot_steps += self._frames_per_round * self._slots.num_slots
         self._stats.add_seconds("decode", time.perf_counter() - started)
         return _Round(flags, copied, owners)

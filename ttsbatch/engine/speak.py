@@ -169,7 +169,6 @@ class CodecLMSpeaker:
                     vocoder.add(item)
                     yield from vocoder.ready()
             yield from vocoder.drain()
-        self.stats.eager_steps = self._loop.num_eager
         if self._cuda:
             peak = torch.cuda.max_memory_allocated(self._model.device)
             self.stats.peak_device_memory_bytes = peak

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,14 +38,6 @@ from ttsbatch.models.qwen3_tts.weights import talker_specs
 from ttsbatch.types import ModelCard, Sampling, Segment, Utterance, Waveform
 
 TINY = Path(__file__).parents[1] / "data" / "qwen3_tts_tiny"
-
-
-@pytest.fixture(autouse=True)
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
 
 
 @dataclass(frozen=True)

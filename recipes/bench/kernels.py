@@ -27,6 +27,8 @@ OPERATIONS = (
     "silu_mul",
     "sampler",
     "embed_sum",
+    "embed_rms_norm",
+    "advance_rows",
 )
 
 

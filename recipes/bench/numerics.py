@@ -84,12 +84,14 @@ class RecordingDraw:
         kept.copy_(logits)
         if rules is not None:
             rules = replace(rules, min_frames=NEVER)
-        drawn = self._sampler(logits, codebook, rules, seen)
-        self.codes[:, codebook] = drawn
-        if self._given is None:
-            return drawn
-        age = self._rows.age.clamp(max=len(self._given) - 1)
-        return self._given[:, :, codebook][age, self._slots]
+        mine = seen.clone() if seen is not None else None
+        taken = self.codes[:, codebook] = self._sampler(logits, codebook, rules, mine)
+        if self._given is not None:
+            age = self._rows.age.clamp(max=len(self._given) - 1)
+            taken = self._given[:, :, codebook][age, self._slots]
+        if seen is not None:
+            seen.scatter_(1, taken[:, None], True)
+        return taken
 
 
 def main() -> None:

@@ -12,7 +12,9 @@ import torch
 from tests.parity.qwen3 import FIXTURE, model, rows
 from tests.parity.test_qwen3_generation import check, generate
 from ttsbatch.kernels import (
+    advance_rows,
     causal_conv,
+    embed_rms_norm,
     embed_sum,
     last_conv,
     launch,
@@ -31,6 +33,8 @@ from ttsbatch.models.qwen3_tts.codec_weights import load_codec_weights
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="needs Triton's interpreter")
 
 DECODE_KERNELS = (
+    (advance_rows, "_advance_rows_kernel"),
+    (embed_rms_norm, "_embed_rms_norm_kernel"),
     (embed_sum, "_embed_sum_kernel"),
     (packed_attention, "_packed_attention_kernel"),
     (paged_attention, "_attend_kernel"),
@@ -70,14 +74,16 @@ def test_greedy_codes_through_every_kernel_are_the_golden_ones(
     inner = config.predictor.stack.num_layers * passes  # layers of a frame's predictor
     assert steps >= 5
     assert counts == {
+        "_advance_rows_kernel": steps,
+        "_embed_rms_norm_kernel": passes * steps,
         "_embed_sum_kernel": steps,
         "_packed_attention_kernel": layers,
         "_attend_kernel": layers * steps,
         "_merge_kernel": layers * split,
         "_predictor_attention_kernel": inner * steps,
         "_qk_norm_rope_kernel": layers * (1 + steps),
-        # Two a layer and one before the first, in prefill, step and predictor pass.
-        "_rms_norm_kernel": (2 * layers + 1) * (1 + steps) + (2 * inner + passes) * steps,
+        # Two a layer; one before the first in prefill and step, not in the predictor's lookup.
+        "_rms_norm_kernel": (2 * layers + 1) * (1 + steps) + 2 * inner * steps,
         "_sampler_kernel": (1 + passes) * steps,
         "_silu_mul_kernel": layers * (1 + steps) + inner * steps,
     }

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ttsbatch.engine.slots import Owner
+from ttsbatch.kernels.advance_rows import advance_rows
 from ttsbatch.models.protocol import Frame
 
 RUNNING, STOP, LENGTH = 0, 1, 2  # values of `finish`
@@ -36,10 +37,8 @@ class Rows:
         self.top_k = zeros(2, num_slots, dtype=torch.int64)
         self.top_p = zeros(2, num_slots, dtype=torch.float32)
         self.penalty = zeros(num_slots, dtype=torch.float32)
-        # One place more than frames: slots that made none write there.
+        # One place more than frames: slots that made none may write there.
         self.codes = zeros(num_slots, max_frames + 1, num_codebooks, dtype=torch.int16)
-        self._slots = torch.arange(num_slots, device=device)
-        self._spare = max_frames
 
     def seat(self, owners: list[Owner]) -> None:
         """Give slots to new owners: age 0, their caps, seeds and sampling."""
@@ -83,13 +82,8 @@ class Rows:
 
     def advance(self, frame: Frame) -> None:
         """Store a frame and end the rows that are over; fixed shapes, no host sync."""
-        made = self.active & ~frame.ended
-        place = torch.where(made, self.age, self._spare)
-        self.codes[self._slots, place] = frame.codes.to(torch.int16)
-        self.age.add_(made)
-        full = made & (self.age >= self.cap)
-        self.finish.add_((self.active & frame.ended) * STOP + full * LENGTH)
-        self.active.logical_and_(made).logical_and_(~full)
+        state = (self.active, self.age, self.cap, self.finish, self.codes)
+        advance_rows(frame.codes, frame.ended, *state, if_ended=STOP, if_full=LENGTH)
 
     def flags(self) -> Tensor:
         """[2, S] int64: `finish` and `age`, what the host reads a round late."""

@@ -49,5 +49,6 @@ class Sampler:
             r.seed,
             codebook,
             r.stream,
+            mark_seen=seen is not None,
             uniform=uniform,
         )

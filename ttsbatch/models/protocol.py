@@ -113,7 +113,7 @@ class Draw(Protocol):
         logits: Tensor,  # [S, V] f32
         codebook: int,
         rules: Rules | None = None,
-        seen: Tensor | None = None,  # [S, V] bool: ids under the repetition penalty
+        seen: Tensor | None = None,  # [S, V] bool: ids under the repetition penalty; the draw joins
     ) -> Tensor:  # [S] int64
         ...
 

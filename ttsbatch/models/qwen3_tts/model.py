@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ttsbatch.kernels.embed_sum import embed_sum
+from ttsbatch.kernels.embed_sum import RunningText, embed_sum
 from ttsbatch.models.protocol import (
     PAGE_SIZE,
     Draw,
@@ -273,13 +273,12 @@ class Qwen3TTS:
         hidden = self.talker.step(state.x, position, state.kv, table, bound)
         logits = torch.nn.functional.linear(hidden, w.head)
         first = draw(logits, 0, self._rules, state.seen)
-        state.seen.scatter_(1, first[:, None], True)
         ended = first == end
         first = torch.where(ended, 0, first)
         codes = torch.stack([first, *self.predictor.frame(hidden, first, state.cache, draw)], dim=1)
-        text = state.trailing.gather(1, rows.age.clamp(max=state.trailing.shape[1] - 1)[:, None])
-        text = torch.where(rows.age < state.trailing_length, text[:, 0], self.config.tts_pad_id)
-        state.x.copy_(embed_sum(codes, w.codes, w.code_offsets, text, w.text))
+        pad_id = self.config.tts_pad_id
+        text = RunningText(state.trailing, rows.age, state.trailing_length, pad_id, w.text)
+        embed_sum(codes, w.codes, w.code_offsets, text, out=state.x)
         state.position.add_(rows.active)
         return Frame(codes, ended)
 

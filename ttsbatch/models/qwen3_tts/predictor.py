@@ -6,12 +6,12 @@ Source: package `qwen-tts` 0.1.1 (code predictor of modeling_qwen3_tts.py).
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ttsbatch.kernels.embed_rms_norm import embed_rms_norm
 from ttsbatch.kernels.predictor_attention import predictor_attention
-from ttsbatch.kernels.rms_norm import add_rms_norm, rms_norm
+from ttsbatch.kernels.rms_norm import add_rms_norm
 from ttsbatch.models.layers import Rotary
 from ttsbatch.models.protocol import Draw
 from ttsbatch.models.qwen3_tts.config import StackConfig
@@ -55,21 +55,25 @@ class Predictor:
         w = self.weights
         if w.projection is not None:
             hidden = F.linear(hidden, *w.projection)
-        x = torch.stack([hidden, w.predictor_codes[0][first]], dim=1)  # [S, 2, W]
-        codes: list[Tensor] = []
+        codes = [first]
+        before: Tensor | None = hidden  # the first pass takes two tokens, the others one
         position = 0
-        for book in range(1, self.num_codebooks):
-            out = self._pass(x, position, cache)
-            position += x.shape[1]
-            codes.append(draw(F.linear(out, w.predictor_heads[book - 1]), book))
-            if book < self.num_codebooks - 1:
-                x = w.predictor_codes[book][codes[-1]].unsqueeze(1)
-        return codes
+        for head, table in zip(w.predictor_heads, w.predictor_codes, strict=True):
+            out = self._pass(codes[-1], table, before, position, cache)
+            position += 1 if before is None else 2
+            before = None
+            codes.append(draw(F.linear(out, head), len(codes)))
+        return codes[1:]
 
-    def _pass(self, x: Tensor, start: int, cache: PredictorCache) -> Tensor:
-        """Run x [S, T, W] at positions start..start+T-1; the last position's output, normed."""
+    def _pass(
+        self, ids: Tensor, table: Tensor, before: Tensor | None, start: int, cache: PredictorCache
+    ) -> Tensor:
+        """Run a token per slot, after `before` [S, W] if given, at positions from `start` on.
+
+        Returns the last position's output [S, W], normed.
+        """
         layers, eps = self.weights.predictor.layers, self.config.rms_norm_eps
-        h = rms_norm(x, layers[0].input_norm, eps)
+        h, x = embed_rms_norm(ids, table, layers[0].input_norm, eps, before)  # [S, T, W]
         for n, layer in enumerate(layers):
             seen = predictor_attention(
                 F.linear(h, layer.qkv),

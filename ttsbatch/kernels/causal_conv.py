@@ -88,8 +88,9 @@ def _finish(
         tl.store(activated + place, value.to(activated.dtype.element_ty), mask=real)
 
 
-# Not specialised by lengths, so that a layer is compiled once for all batches.
-@jit(do_not_specialize=["N", "tiles_per_item", "num_row_tiles"])
+# Not specialised by lengths and dilation, so that a layer is compiled once for all batches, and the
+# layers of a block once.
+@jit(do_not_specialize=["N", "tiles_per_item", "num_row_tiles", "dilation"])
 def _causal_conv_kernel(
     x,  # [B, N, CIN], or its descriptor
     weight,  # [TAPS * CIN, COLUMNS], or its descriptor
@@ -107,11 +108,11 @@ def _causal_conv_kernel(
     N,
     tiles_per_item,
     num_row_tiles,
+    dilation,
     C: tl.constexpr,
     CIN: tl.constexpr,
     COLUMNS: tl.constexpr,
     TAPS: tl.constexpr,
-    DILATION: tl.constexpr,
     ROWS: tl.constexpr,
     WIDE: tl.constexpr,
     MORE: tl.constexpr,
@@ -151,7 +152,7 @@ def _causal_conv_kernel(
         at = step * DEPTH
         if BULK:
             tap = at // CIN
-            shift = (TAPS - 1 - tap) * DILATION
+            shift = (TAPS - 1 - tap) * dilation
             # Rows before an item's first one are outside of the descriptor, and read as zeros.
             values = x.load([item, first_row - shift, at % CIN]).reshape(ROWS, DEPTH)
             total = tl.dot(
@@ -166,7 +167,7 @@ def _causal_conv_kernel(
                 )
         else:
             if whole:
-                shift = (TAPS - 1 - at // CIN) * DILATION
+                shift = (TAPS - 1 - at // CIN) * dilation
                 seen = (in_item & (first_row + row >= shift))[:, None]
                 back = tl.multiple_of(
                     at % CIN - shift * CIN, 16
@@ -174,7 +175,7 @@ def _causal_conv_kernel(
                 values = tl.load(source + back + offsets, mask=seen, other=0.0)
             else:
                 index = at + depth
-                shift = (TAPS - 1 - index // CIN) * DILATION
+                shift = (TAPS - 1 - index // CIN) * dilation
                 seen = in_item[:, None] & (first_row + row[:, None] >= shift[None, :])
                 seen = seen & (index < TAPS * CIN)[None, :]
                 place = (row[:, None] - shift[None, :]) * CIN + (index % CIN)[None, :]
@@ -331,11 +332,11 @@ def causal_conv(
         length,
         tiles_per_item,
         num_row_tiles,
+        dilation,
         C=channels,
         CIN=width,
         COLUMNS=columns,
         TAPS=taps,
-        DILATION=dilation,
         ROWS=tile.rows,
         WIDE=tile.columns,
         MORE=tile.more_columns,

@@ -85,6 +85,11 @@ class FakeState:
     page_owner: dict[int, int]
     staged: list[Seat] = field(default_factory=list)
 
+    def first(self, n: int) -> FakeState:
+        """The first slots; tensors share their memory."""
+        parts = (self.key[:n], self.ends_at[:n], self.prompt_length[:n], self.dirt[:n])
+        return FakeState(*parts, self.pages[:n], self.page_owner)
+
 
 @dataclass
 class FakeLM:
@@ -96,6 +101,7 @@ class FakeLM:
     num_steps: int = 0
     seated: list[tuple[int, int, str]] = field(default_factory=list)  # (steps so far, slot, id)
     staged_tokens: list[int] = field(default_factory=list)
+    slots_stepped: list[int] = field(default_factory=list)  # of each frame
 
     def prepare(self, segment: Segment) -> PreparedPrompt | Failure:
         word, _, number = segment.text.partition(" ")
@@ -139,9 +145,19 @@ class FakeLM:
                 state.page_owner[page] = seat.prompt.payload.key
         state.staged = []
 
+    def move(self, state: FakeState, old: Tensor, new: Tensor) -> None:
+        assert not state.staged
+        for tensor in (state.key, state.ends_at, state.prompt_length, state.dirt):
+            tensor[new] = tensor[old]
+            tensor[old] = 77
+        for left, taken in zip(old.tolist(), new.tolist(), strict=True):
+            state.pages[taken], state.pages[left] = state.pages[left], ()
+
     def step(self, state: FakeState, rows: SlotTensors, draw: Draw, bound: int) -> Frame:
         self.num_steps += 1
+        self.slots_stepped.append(len(rows.age))
         assert not state.staged
+        state = state.first(len(rows.age))
         position = state.prompt_length - 1 + rows.age
         for slot in rows.active.nonzero().flatten().tolist():
             at = int(position[slot])
@@ -228,7 +244,7 @@ class Ready:
         self._items: Iterator[Job | Refusal] = iter(list(items))
         self.ended = False
 
-    def take(self, wait: bool) -> Job | Refusal | None:
+    def take(self) -> Job | Refusal | None:
         """The next item."""
         item = next(self._items, None)
         self.ended = item is None

@@ -39,11 +39,11 @@ def drain(queue: JobQueue, slots: SlotTable) -> list[Job]:
 
 def test_items_come_in_order_and_then_none() -> None:
     with Prefetch(range(100), 3, "test") as p:
-        assert [p.take(wait=True) for _ in range(100)] == list(range(100))
+        assert [p.take() for _ in range(100)] == list(range(100))
         assert not p.ended
-        assert p.take(wait=True) is None
+        assert p.take() is None
         assert p.ended
-        assert p.take(wait=True) is None
+        assert p.take() is None
 
 
 def test_no_more_than_depth_is_prepared_ahead() -> None:
@@ -58,22 +58,8 @@ def test_no_more_than_depth_is_prepared_ahead() -> None:
         until(lambda: len(pulled) == 5)  # four wait, one is in hand
         time.sleep(0.05)
         assert len(pulled) == 5
-        p.take(wait=True)
+        p.take()
         until(lambda: len(pulled) == 6)
-
-
-def test_take_without_waiting_says_that_nothing_is_there_yet() -> None:
-    gate = threading.Event()
-
-    def items() -> Iterator[int]:
-        gate.wait(WAIT_S)
-        yield 1
-
-    with Prefetch(items(), 4, "test") as p:
-        assert p.take(wait=False) is None
-        assert not p.ended
-        gate.set()
-        assert p.take(wait=True) == 1
 
 
 def test_items_run_on_another_thread_that_ends_with_the_block() -> None:
@@ -84,7 +70,7 @@ def test_items_run_on_another_thread_that_ends_with_the_block() -> None:
         yield from range(1000)
 
     with Prefetch(items(), 2, "ttsbatch-test") as p:
-        p.take(wait=True)
+        p.take()
     assert threads[0] is not threading.current_thread()
     assert threads[0].name == "ttsbatch-test"
     assert not threads[0].is_alive()
@@ -96,9 +82,9 @@ def test_an_error_of_the_items_is_raised_after_what_came_before() -> None:
         raise OSError("disk gone")
 
     with Prefetch(items(), 4, "test") as p:
-        assert p.take(wait=True) == 1
+        assert p.take() == 1
         with pytest.raises(OSError, match="disk gone"):
-            p.take(wait=True)
+            p.take()
 
 
 def test_prepared_keeps_order_and_pairs_refusals_with_their_segment() -> None:
@@ -123,18 +109,18 @@ def test_the_longest_goes_first_and_among_equals_the_first() -> None:
         job(segment("run", seed=i, name=str(i), expected_frames=n)) for i, n in enumerate(lengths)
     ]
     queue = queue_of(jobs)
-    queue.fill(wait=True)
+    queue.fill()
     assert ids(drain(queue, SlotTable(10, 1000))) == ["4", "1", "2", "5", "3", "0"]
 
 
 def test_no_more_than_the_lookahead_is_sorted() -> None:
     jobs = [job(segment("run", seed=i, name=str(i), expected_frames=i + 1)) for i in range(5)]
     queue = queue_of(jobs, lookahead=2)
-    queue.fill(wait=True)
+    queue.fill()
     assert ids(drain(queue, SlotTable(10, 1000))) == ["1", "0"]
-    queue.fill(wait=True)
+    queue.fill()
     assert ids(drain(queue, SlotTable(10, 1000))) == ["3", "2"]
-    queue.fill(wait=True)
+    queue.fill()
     assert ids(drain(queue, SlotTable(10, 1000))) == ["4"]
     assert queue.exhausted
 
@@ -145,7 +131,7 @@ def test_a_job_that_waits_for_pages_lets_no_other_past() -> None:
     slots = SlotTable(3, 6)
     seated = slots.take(job(segment("run", cap=2 * PAGE_SIZE - 3)))
     queue = queue_of([small, big])
-    queue.fill(wait=True)
+    queue.fill()
     assert queue.next_fitting(slots) is None
     slots.release(seated)
     assert ids(drain(queue, slots)) == ["big", "small"]
@@ -160,35 +146,44 @@ def test_refusals_are_kept_apart_and_do_not_hold_up_the_queue() -> None:
         assert isinstance(failure, Failure)
         refused.append((said, failure))
     queue = queue_of([refused[0], job(segment("run")), refused[1], refused[2]])
-    queue.fill(wait=True)
+    queue.fill()
     assert queue.refusals == refused
     assert len(drain(queue, SlotTable(4, 100))) == 1
     assert queue.exhausted
 
 
-def test_fill_waits_for_the_first_job_only_if_asked_to() -> None:
+def test_fill_waits_for_slow_jobs_so_that_the_longest_is_first_whatever_the_timing() -> None:
     gate = threading.Event()
 
     def items() -> Iterator[Job]:
+        yield job(segment("run", name="early", expected_frames=5))
         gate.wait(WAIT_S)
-        yield job(segment("run", name="late"))
+        yield job(segment("run", name="late", expected_frames=50))
 
     with Prefetch(items(), 4, "test") as incoming:
         queue = JobQueue(incoming, 4)  # type: ignore[arg-type]
-        queue.fill(wait=False)
-        assert queue.next_fitting(SlotTable(1, 100)) is None
-        assert not queue.exhausted
-        gate.set()
-        queue.fill(wait=True)
-        assert ids(drain(queue, SlotTable(1, 100))) == ["late"]
+        opener = threading.Timer(0.1, gate.set)
+        opener.start()
+        queue.fill()
+        opener.join()
+        assert ids(drain(queue, SlotTable(2, 100))) == ["late", "early"]
+
+
+def test_refusals_do_not_pile_up_while_jobs_are_awaited() -> None:
+    said = segment("refuse")
+    failure = FakeLM().prepare(said)
+    assert isinstance(failure, Failure)
+    queue = queue_of([(said, failure)] * 10, lookahead=3)
+    queue.fill()
+    assert len(queue.refusals) == 3
 
 
 def test_a_stopped_queue_hands_out_nothing_that_waits() -> None:
     queue = queue_of([job(segment("run", seed=i)) for i in range(4)], lookahead=2)
-    queue.fill(wait=True)
+    queue.fill()
     queue.stop()
     assert queue.next_fitting(SlotTable(4, 100)) is None
-    queue.fill(wait=True)
+    queue.fill()
     assert queue.next_fitting(SlotTable(4, 100)) is None
     assert queue.exhausted
 
@@ -203,7 +198,7 @@ def test_a_queue_stopped_while_it_waits_hands_out_nothing() -> None:
 
     with Prefetch(items(), 4, "test") as incoming:
         queue = JobQueue(incoming, 4)  # type: ignore[arg-type]
-        filling = threading.Thread(target=queue.fill, args=(True,))
+        filling = threading.Thread(target=queue.fill)
         filling.start()
         assert waiting.wait(WAIT_S)
         time.sleep(0.05)  # it waits in `take` now

@@ -52,6 +52,24 @@ class Table(RuleBasedStateMachine):
         self.seated.remove(owner)
         self.gone.append(owner)
 
+    @rule(num_slots=st.integers(1, NUM_SLOTS))
+    def compact(self, num_slots: int) -> None:
+        if len(self.seated) > num_slots:
+            with pytest.raises(AssertionError):
+                self.table.compact(num_slots)
+            return
+        before = {o.generation: o for o in self.seated}
+        moves = dict(self.table.compact(num_slots))
+        self.seated = list(self.table.owners())
+        assert self.table.num_spanned <= num_slots
+        assert {o.generation for o in self.seated} == set(before)
+        for owner in self.seated:
+            old = before[owner.generation]
+            assert owner.seat.slot == moves.get(old.seat.slot, old.seat.slot)
+            assert (owner.job, owner.seat.pages) == (old.job, old.seat.pages)
+            if owner is not old:
+                self.gone.append(old)  # flags that were launched for the old slot are not its
+
     @precondition(lambda self: self.gone)
     @rule(data=st.data())
     def release_again_is_refused(self, data: st.DataObject) -> None:
@@ -72,13 +90,15 @@ class Table(RuleBasedStateMachine):
         assert set(map(id, self.table.owners())) == set(map(id, self.seated))
         assert self.table.num_busy == len(self.seated)
         assert self.table.num_free == NUM_SLOTS - len(self.seated)
+        assert self.table.num_spanned == 1 + max((o.seat.slot for o in self.seated), default=-1)
         assert all(self.table.holds(o) for o in self.seated)
         assert not any(self.table.holds(o) for o in self.gone)
 
     @invariant()
     def generations_are_never_used_again(self) -> None:
-        generations = [o.generation for o in self.seated + self.gone]
-        assert len(set(generations)) == len(generations)
+        jobs: dict[int, Job] = {}
+        for owner in self.seated + self.gone:
+            assert jobs.setdefault(owner.generation, owner.job) is owner.job
 
 
 Table.TestCase.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
@@ -89,6 +109,15 @@ def test_every_page_but_page_0_is_usable() -> None:
     table = SlotTable(1, 5)
     assert not table.fits(job_of(5))
     assert sorted(table.take(job_of(4)).seat.pages) == [1, 2, 3, 4]
+
+
+def test_the_lowest_free_slot_is_taken_first() -> None:
+    table = SlotTable(4, 10)
+    owners = [table.take(job_of(1)) for _ in range(4)]
+    assert [o.seat.slot for o in owners] == [0, 1, 2, 3]
+    for n in (3, 1, 2):
+        table.release(owners[n])
+    assert [table.take(job_of(1)).seat.slot for _ in range(3)] == [1, 2, 3]
 
 
 def test_a_slot_taken_again_has_another_generation() -> None:

@@ -41,6 +41,12 @@ ROWS = [  # id, text, voice, language, seed, frames
 ]
 
 
+@pytest.fixture(autouse=True)
+def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames of every size down to one slot: rows change slots as others end."""
+    monkeypatch.setattr(decode, "FEWEST_SLOTS_CAPTURED", 1)
+
+
 def segment(name: str, attempt: int = 0, index: int = 0, seed: int | None = None) -> Segment:
     row = next(r for r in ROWS if r[0] == name)
     _, text, voice, language, own_seed, frames = row

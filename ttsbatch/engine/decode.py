@@ -7,6 +7,7 @@ launch, so that a flag of a slot that changed hands since is dropped.
 from __future__ import annotations
 
 import time
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -28,8 +29,18 @@ FRAMES_PER_ROUND = {"cuda": 4, "cpu": 1}
 """On a GPU the host must stay ahead of the device; on a CPU nothing overlaps."""
 SHORT_BOUNDS = (1024,)
 """Context lengths with a graph of their own: what one-pass attention takes."""
+FEWEST_SLOTS_CAPTURED = 16
+"""Slots of the smallest frame; a frame of few rows lasts as long as its kernels' launches."""
 PREFILL_BUCKETS = (64, 128, 256, 512, 1024, 2048)
 """Packed prompt tokens of a prefill pass; a longer single prompt runs eagerly."""
+
+
+def frame_sizes(num_slots: int) -> list[int]:
+    """The slot counts that a frame is captured for, ascending: all slots, and halves of them."""
+    sizes = [num_slots]
+    while sizes[0] > FEWEST_SLOTS_CAPTURED:
+        sizes.insert(0, -(-sizes[0] // 2))
+    return sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +83,6 @@ class DecodeLoop:
         max_frames = min(model.spec.max_frames, max_positions)
         self._rows = Rows(num_slots, max_frames, model.spec.num_codebooks, model.device)
         self._state: Any = model.new_state(num_slots, num_pages, max_positions)
-        self._sampler = Sampler(self._rows)
         self._scheduled: dict[int, int] = {}  # generation -> frames launched
         self._frames_per_round = FRAMES_PER_ROUND[model.device.type]
         # Above the codec's stream: a frame is many short kernels, which must not queue behind it.
@@ -80,8 +90,9 @@ class DecodeLoop:
             torch.cuda.Stream(model.device, priority=-1) if model.device.type == "cuda" else None
         )
         stats.num_slots = num_slots
+        self._sizes = frame_sizes(num_slots)
         bounds = [b for b in SHORT_BOUNDS if b < max_positions] + [max_positions]
-        self._frames = BucketGraphs("a frame", self._frame, model.device, bounds)
+        self._frames = {n: self._frames_of(n, bounds) for n in self._sizes}
         self._prefills = BucketGraphs("prefill", self._prefill, model.device, PREFILL_BUCKETS)
         if use_graphs:
             self._capture()
@@ -95,11 +106,11 @@ class DecodeLoop:
         self._clear()
         behind: _Round | None = None
         while True:
-            idle = self._slots.num_busy == 0
-            jobs.fill(wait=idle and behind is None)
+            jobs.fill()
             while jobs.refusals:
                 yield jobs.refusals.pop(0)
             self._admit(jobs)
+            self._compact()
             launched = self._launch()
             if behind is not None:
                 yield from self._collect(behind)  # the loop's only wait on the device
@@ -110,7 +121,7 @@ class DecodeLoop:
     @property
     def num_eager(self) -> int:
         """Frames and prefills that ran without a graph since the start."""
-        return self._frames.num_eager + self._prefills.num_eager
+        return sum(f.num_eager for f in self._frames.values()) + self._prefills.num_eager
 
     @torch.inference_mode()
     def time_frames(
@@ -131,19 +142,23 @@ class DecodeLoop:
     ) -> float:
         self._seat(owners)
         longest = max(o.job.prompt.num_positions for o in owners)
-        self._frames.run(longest)
+        frames_of = self._frames[self._size()]
+        frames_of.run(longest)
         self._rows.age.cpu()  # waits for the device
         with around if around is not None else nullcontext():
             started = time.perf_counter()
             for n in range(1, frames + 1):
-                self._frames.run(longest + n)
+                frames_of.run(longest + n)
             self._rows.age.cpu()
             return time.perf_counter() - started
 
     @torch.inference_mode()
     def _capture(self) -> None:
         started = time.perf_counter()
-        self._prefills.capture(self.stream, self._frames.capture(self.stream))
+        pool = None
+        for n in reversed(self._sizes):
+            pool = self._frames[n].capture(self.stream, pool)
+        self._prefills.capture(self.stream, pool)
         if self.stream is not None:
             self.stream.wait_stream(torch.cuda.current_stream(self._model.device))
         self._stats.add_seconds("warmup", time.perf_counter() - started)
@@ -174,8 +189,31 @@ class DecodeLoop:
         with torch.cuda.stream(self.stream):
             self._rows.active.zero_()
 
-    def _frame(self, bound: int) -> None:
-        self._rows.advance(self._model.step(self._state, self._rows, self._sampler, bound))
+    def _frames_of(self, num_slots: int, bounds: list[int]) -> BucketGraphs:
+        """A frame of the first slots."""
+        rows = self._rows.first(num_slots)
+        sampler = Sampler(rows)
+
+        def frame(bound: int) -> None:
+            rows.advance(self._model.step(self._state, rows, sampler, bound))
+
+        return BucketGraphs(f"a frame of {num_slots} slots", frame, self._model.device, bounds)
+
+    def _size(self) -> int:
+        """Slots of the smallest frame that reaches every busy one."""
+        return self._sizes[bisect_left(self._sizes, self._slots.num_spanned)]
+
+    @torch.inference_mode()
+    def _compact(self) -> None:
+        """Move rows to the first slots where a smaller frame then does, as at the end of a run."""
+        fewest = self._sizes[bisect_left(self._sizes, self._slots.num_busy)]
+        if fewest >= self._size():
+            return
+        moves = torch.tensor(self._slots.compact(fewest), pin_memory=self.stream is not None)
+        with torch.cuda.stream(self.stream):
+            old, new = moves.to(self._model.device, non_blocking=True).unbind(1)
+            self._rows.move(old, new)
+            self._model.move(self._state, old, new)
 
     @torch.inference_mode()
     def _admit(self, jobs: JobQueue) -> None:
@@ -197,21 +235,25 @@ class DecodeLoop:
     @torch.inference_mode()
     def _launch(self) -> _Round | None:
         owners = self._slots.owners()
-        if all(self._scheduled[o.generation] >= o.job.cap_frames for o in owners):
-            return None  # whoever is left has ended; only the flags are still to come
+        if not owners:
+            return None
+        # Once whoever is left has ended, only flags are to come: those of a moved row come again.
+        over = all(self._scheduled[o.generation] >= o.job.cap_frames for o in owners)
+        num_frames = 0 if over else self._frames_per_round
         started = time.perf_counter()
+        size = self._size()
         with torch.cuda.stream(self.stream):
-            for _ in range(self._frames_per_round):
-                self._frames.run(
+            for _ in range(num_frames):
+                self._frames[size].run(
                     max(o.job.prompt.num_positions + self._scheduled[o.generation] for o in owners)
                 )
                 for o in owners:
                     done = self._scheduled[o.generation] + 1
                     self._scheduled[o.generation] = min(done, o.job.cap_frames)
             flags, copied = self._flags()
-        self._stats.num_steps += self._frames_per_round
+        self._stats.num_steps += num_frames
         self._stats.eager_steps = self.num_eager
-        self._stats.total_slot_steps += self._frames_per_round * self._slots.num_slots
+        self._stats.total_slot_steps += num_frames * size
         self._stats.add_seconds("decode", time.perf_counter() - started)
         return _Round(flags, copied, owners)
 

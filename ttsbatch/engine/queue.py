@@ -46,14 +46,11 @@ class Prefetch(Generic[T]):
         """Whether every item has been taken."""
         return self._ended
 
-    def take(self, wait: bool) -> T | None:
-        """The next item; None if there is none (yet, where `wait` is false)."""
+    def take(self) -> T | None:
+        """The next item, once it is there; None after the last."""
         if self._ended:
             return None
-        try:
-            item = self._queue.get(block=wait)
-        except queue.Empty:
-            return None
+        item = self._queue.get()
         if isinstance(item, _End):
             self._ended = True
             if item.error is not None:
@@ -111,10 +108,14 @@ class JobQueue:
         self._stopped = True
         self._heap.clear()
 
-    def fill(self, wait: bool) -> None:
-        """Take what has been prepared; wait for the first job if asked to."""
-        while not self._stopped and len(self._heap) < self._lookahead:
-            item = self._incoming.take(wait and not self._heap and not self.refusals)
+    def fill(self) -> None:
+        """Take jobs in until the look-ahead is full or there are no more, waiting for each.
+
+        What is handed out then depends on the rows alone, not on how fast they were prepared: the
+        longest really come first, and a run can be repeated.
+        """
+        while not self._stopped and max(len(self._heap), len(self.refusals)) < self._lookahead:
+            item = self._incoming.take()
             if item is None or self._stopped:
                 return
             if isinstance(item, Job):

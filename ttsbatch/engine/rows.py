@@ -5,6 +5,8 @@ A step reads and writes them on the device; the host writes them only when a slo
 
 from __future__ import annotations
 
+from copy import copy
+
 import torch
 from torch import Tensor
 
@@ -13,6 +15,8 @@ from ttsbatch.kernels.advance_rows import advance_rows
 from ttsbatch.models.protocol import Frame
 
 RUNNING, STOP, LENGTH = 0, 1, 2  # values of `finish`
+_PER_SLOT = ("age", "cap", "active", "finish", "seed", "stream", "penalty", "codes")
+_PER_SLOT_OF_TWO = ("temperature", "top_k", "top_p")
 
 
 class Rows:
@@ -32,13 +36,32 @@ class Rows:
         self.finish = zeros(num_slots, dtype=torch.int64)
         self.seed = zeros(num_slots, dtype=torch.int64)
         self.stream = zeros(num_slots, dtype=torch.int64)
-        # Column 0: codebook 0; column 1: the others.
+        # Row 0: codebook 0; row 1: the others.
         self.temperature = zeros(2, num_slots, dtype=torch.float32)
         self.top_k = zeros(2, num_slots, dtype=torch.int64)
         self.top_p = zeros(2, num_slots, dtype=torch.float32)
         self.penalty = zeros(num_slots, dtype=torch.float32)
         # One place more than frames: slots that made none may write there.
         self.codes = zeros(num_slots, max_frames + 1, num_codebooks, dtype=torch.int16)
+
+    def first(self, num_slots: int) -> Rows:
+        """The first slots' rows: the same memory."""
+        part = copy(self)
+        for name in _PER_SLOT:
+            setattr(part, name, getattr(self, name)[:num_slots])
+        for name in _PER_SLOT_OF_TWO:
+            setattr(part, name, getattr(self, name)[:, :num_slots])
+        return part
+
+    def move(self, old: Tensor, new: Tensor) -> None:
+        """Rows of slots `old` go to slots `new`, [M] int64 each; the old ones are free then."""
+        for name in _PER_SLOT:
+            tensor = getattr(self, name)
+            tensor[new] = tensor[old]
+        for name in _PER_SLOT_OF_TWO:
+            tensor = getattr(self, name)
+            tensor[:, new] = tensor[:, old]
+        self.active.index_fill_(0, old, False)
 
     def seat(self, owners: list[Owner]) -> None:
         """Give slots to new owners: age 0, their caps, seeds and sampling."""

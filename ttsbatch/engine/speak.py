@@ -146,7 +146,7 @@ class CodecLMSpeaker:
         not keep the device waiting.
         """
         with Prefetch(self._produce(segments), WAVEFORMS_AHEAD, "ttsbatch-decode") as made:
-            while (item := made.take(wait=True)) is not None:
+            while (item := made.take()) is not None:
                 yield item
 
     def _produce(self, segments: Iterable[Segment]) -> Iterator[Waveform | Refusal]:

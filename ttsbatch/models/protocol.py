@@ -166,8 +166,14 @@ class CodecLM(Protocol):
         """
         ...
 
+    def move(self, state: Any, old: Tensor, new: Tensor) -> None:
+        """Rows of slots `old` go to slots `new`, [M] int64 each; their pages stay theirs."""
+        ...
+
     def step(self, state: Any, rows: SlotTensors, draw: Draw, bound: int) -> Frame:
-        """Make one frame in every slot: fixed shapes, no host sync, no allocation to keep.
+        """Make one frame in each of the first slots: fixed shapes, no host sync.
+
+        Nothing that it allocates is kept. `rows` has as many slots as are to be run, or all.
 
         `bound` is the host's upper bound of the positions that any row has in use, this one's
         included; it may choose a path, never change a result.

@@ -264,22 +264,35 @@ class Qwen3TTS:
         x, position, slot = state.staged.first(num_tokens)
         self.talker.prefill(x, position, state.kv, state.block_table[slot])
 
+    def move(self, state: Qwen3State, old: Tensor, new: Tensor) -> None:
+        """Take a row's state along; the predictor's cache holds nothing between frames."""
+        for tensor in (
+            state.block_table,
+            state.position,
+            state.x,
+            state.seen,
+            state.trailing,
+            state.trailing_length,
+        ):
+            tensor[new] = tensor[old]
+
     def step(self, state: Qwen3State, rows: SlotTensors, draw: Draw, bound: int) -> Frame:
-        """One frame in every slot."""
-        w, end = self.weights, self.config.talker.codec_eos_id
-        table = state.block_table[:-1]
+        """One frame in each of the first slots."""
+        w, end, num_slots = self.weights, self.config.talker.codec_eos_id, len(rows.age)
+        table, x = state.block_table[:num_slots], state.x[:num_slots]
         table.mul_(rows.active[:, None])  # a row that ended no longer owns its pages
-        position = torch.where(rows.active, state.position, 0)
-        hidden = self.talker.step(state.x, position, state.kv, table, bound)
+        position = torch.where(rows.active, state.position[:num_slots], 0)
+        hidden = self.talker.step(x, position, state.kv, table, bound)
         logits = torch.nn.functional.linear(hidden, w.head)
-        first = draw(logits, 0, self._rules, state.seen)
+        first = draw(logits, 0, self._rules, state.seen[:num_slots])
         ended = first == end
         first = torch.where(ended, 0, first)
         codes = torch.stack([first, *self.predictor.frame(hidden, first, state.cache, draw)], dim=1)
         pad_id = self.config.tts_pad_id
-        text = RunningText(state.trailing, rows.age, state.trailing_length, pad_id, w.text)
-        embed_sum(codes, w.codes, w.code_offsets, text, out=state.x)
-        state.position.add_(rows.active)
+        lengths = state.trailing_length[:num_slots]
+        text = RunningText(state.trailing[:num_slots], rows.age, lengths, pad_id, w.text)
+        embed_sum(codes, w.codes, w.code_offsets, text, out=x)
+        state.position[:num_slots].add_(rows.active)
         return Frame(codes, ended)
 
     def context_codes(self, prompt: PreparedPrompt) -> Tensor | None:

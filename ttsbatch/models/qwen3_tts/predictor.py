@@ -82,8 +82,8 @@ class Predictor:
                 self.rotary.cos,
                 self.rotary.sin,
                 start,
-                cache.k[n],
-                cache.v[n],
+                cache.k[n, : len(x)],
+                cache.v[n, : len(x)],
                 eps,
             )
             if n + 1 == len(layers):  # of the last layer only the last position is wanted

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -17,36 +18,14 @@ if TYPE_CHECKING:
     from ttsbatch.survey import Survey
 
 
+@o.with_corpus_options
 def check(
-    corpus: o.Corpus = None,
-    recipe: o.Recipe = None,
-    model: o.Model = None,
-    voice: o.Voice = None,
-    language: o.Language = None,
-    instruct: o.Instruct = None,
-    ref_audio: o.RefAudio = None,
-    ref_text: o.RefText = None,
-    seed: o.Seed = None,
-    temperature: o.Temperature = None,
-    top_k: o.TopK = None,
-    top_p: o.TopP = None,
-    repetition_penalty: o.RepetitionPenalty = None,
-    max_seconds: o.MaxSeconds = None,
-    normalize: o.Normalize = None,
-    split: o.Split = None,
-    map: o.Map = None,
-    limit: o.Limit = None,
-    delimiter: o.Delimiter = None,
-    header: o.Header = None,
-    unsupported_language: o.UnsupportedLanguage = None,
-    device: o.Device = None,
-    dtype: o.Dtype = None,
-    slots: o.Slots = None,
+    options: Mapping[str, Any],
     as_json: o.AsJson = False,
     quiet: o.IsQuiet = False,
 ) -> None:
     """Check every row and reference, and estimate audio, time and disk. No model is loaded."""
-    plan, _ = o.plan_from(locals())
+    plan, _ = o.plan_from(options)
     raise typer.Exit(survey(plan, as_json, quiet))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -127,11 +128,60 @@ IsQuiet = Annotated[
 ]
 
 
+def _corpus_options(
+    corpus: Corpus = None,
+    recipe: Recipe = None,
+    model: Model = None,
+    voice: Voice = None,
+    language: Language = None,
+    instruct: Instruct = None,
+    ref_audio: RefAudio = None,
+    ref_text: RefText = None,
+    seed: Seed = None,
+    temperature: Temperature = None,
+    top_k: TopK = None,
+    top_p: TopP = None,
+    repetition_penalty: RepetitionPenalty = None,
+    max_seconds: MaxSeconds = None,
+    normalize: Normalize = None,
+    split: Split = None,
+    map: Map = None,
+    limit: Limit = None,
+    delimiter: Delimiter = None,
+    header: Header = None,
+    unsupported_language: UnsupportedLanguage = None,
+    device: Device = None,
+    dtype: Dtype = None,
+    slots: Slots = None,
+) -> None:
+    """What every command that reads a corpus takes, in the order of its help."""
+
+
+def with_corpus_options(command: Callable[..., None]) -> Callable[..., None]:
+    """A command that takes the options of `_corpus_options` before its own.
+
+    Args:
+        command: its first parameter gets those options, as a mapping for `plan_from`.
+    """
+    shared = inspect.signature(_corpus_options, eval_str=True).parameters
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+
+    def run(**given: Any) -> None:
+        command({name: given.pop(name) for name in shared}, **given)
+
+    # What typer reads in place of the `def` line.
+    parameters = [p.replace(kind=p.KEYWORD_ONLY) for p in (*shared.values(), *own)]
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {p.name: p.annotation for p in parameters}
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    return run
+
+
 def plan_from(options: Mapping[str, Any]) -> tuple[RunPlan, str | None]:
     """The plan of a command's arguments laid over its recipe, and `out`.
 
     Args:
-        options: the command's `locals()`; names that are no recipe field are left out.
+        options: the command's options by name; names that are no recipe field are left out.
 
     Raises:
         PlanError: a bad recipe or a bad value.

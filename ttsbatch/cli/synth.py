@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -21,35 +21,13 @@ if TYPE_CHECKING:
     from ttsbatch.stop import Stop
 
 
+@o.with_corpus_options
 def synth(
-    corpus: o.Corpus = None,
+    options: Mapping[str, Any],
     out: Annotated[
         str | None,
         typer.Option("--out", "-o", help="Output folder; one that holds this run is resumed."),
     ] = None,
-    recipe: o.Recipe = None,
-    model: o.Model = None,
-    voice: o.Voice = None,
-    language: o.Language = None,
-    instruct: o.Instruct = None,
-    ref_audio: o.RefAudio = None,
-    ref_text: o.RefText = None,
-    seed: o.Seed = None,
-    temperature: o.Temperature = None,
-    top_k: o.TopK = None,
-    top_p: o.TopP = None,
-    repetition_penalty: o.RepetitionPenalty = None,
-    max_seconds: o.MaxSeconds = None,
-    normalize: o.Normalize = None,
-    split: o.Split = None,
-    map: o.Map = None,
-    limit: o.Limit = None,
-    delimiter: o.Delimiter = None,
-    header: o.Header = None,
-    unsupported_language: o.UnsupportedLanguage = None,
-    device: o.Device = None,
-    dtype: o.Dtype = None,
-    slots: o.Slots = None,
     shard_size: Annotated[
         int | None, typer.Option(help="Rows per shard.", rich_help_panel=o.RUNNING)
     ] = None,
@@ -76,7 +54,7 @@ def synth(
     quiet: o.IsQuiet = False,
 ) -> None:
     """Make a corpus into speech. Rerun the same command to resume."""
-    plan, folder = o.plan_from(locals())
+    plan, folder = o.plan_from({**options, **locals()})
     if folder is None:
         raise PlanError("no output folder given; expected -o OUT")
     if "://" in folder:

@@ -28,24 +28,6 @@ from ttsbatch.models.qwen3_tts.codec_layers import (
 )
 from ttsbatch.models.qwen3_tts.codec_vocoder import DILATIONS, FusedVocoder
 
-WINDOW_FRAMES = 300  # the official decoder's cut; another one gives other samples from there on
-CONTEXT_FRAMES = 25
-
-
-def codec_windows(
-    num_frames: int, window: int = WINDOW_FRAMES, context: int = CONTEXT_FRAMES
-) -> list[tuple[int, int, int]]:
-    """Cut a long clip as the official decoder does.
-
-    Returns:
-        (start, context, stop) per pass, in frames: decode codes[start - context : stop] and drop
-        the samples of the first `context` frames. The first pass has no context.
-    """
-    return [
-        (start, min(context, start), min(start + window, num_frames))
-        for start in range(0, num_frames, window)
-    ]
-
 
 class CodecDecoder:
     """Codes in, samples out. Weights are prepared once and not changed afterwards."""
@@ -140,17 +122,6 @@ class CodecDecoder:
             [B, F * samples_per_frame] f32 in -1..1.
         """
         return self.forward(codes)
-
-    def decode_long(
-        self, codes: Tensor, window: int = WINDOW_FRAMES, context: int = CONTEXT_FRAMES
-    ) -> Tensor:
-        """Decode one clip of any length, window by window. [F, Q] -> [N] f32."""
-        rate = self.config.samples_per_frame
-        parts = [
-            self.decode(codes[None, start - back : stop])[0, back * rate :]
-            for start, back, stop in codec_windows(len(codes), window, context)
-        ]
-        return torch.cat(parts) if parts else torch.zeros(0, device=self.device)
 
     def forward(self, codes: Tensor) -> Tensor:
         """`decode` without its inference mode: what a graph captures."""

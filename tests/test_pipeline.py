@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ttsbatch.pipeline import synthesize
 from ttsbatch.plan import make_plan
 from ttsbatch.progress import Tally
 from ttsbatch.report import RunReport
+from ttsbatch.sinks.shards import ShardSink
 from ttsbatch.stop import Stop
 from ttsbatch.types import ModelCard
 
@@ -130,6 +132,19 @@ def test_a_flagged_row_is_retried_with_another_attempt_until_it_passes(
     assert made["attempts"] == 2
     assert made["checks"]["verdict"] == "pass"
     assert [a for a in bench.asked if a[0] == "r1"] == [("r1", 0), ("r1", 1)]
+
+
+def test_the_wall_time_lasts_until_the_last_row_is_on_the_disk(
+    bench: Bench, write_rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = ShardSink._commit_group
+
+    def slow_commit(self: ShardSink, group: list[Any]) -> None:
+        commit(self, group)
+        time.sleep(0.5)
+
+    monkeypatch.setattr(ShardSink, "_commit_group", slow_commit)
+    assert bench.run(write_rows(*rows("one"))).values["wall_seconds"] >= 0.5
 
 
 def test_retries_join_the_running_stream(bench: Bench, write_rows: Rows) -> None:

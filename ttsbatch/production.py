@@ -80,6 +80,7 @@ class Production:
             self._round(self._segments(rows))
             while self._again and not self._stop.requested:
                 self._round(self._segments(iter(())))
+            self._sink.flush()  # a row counts once it is on the disk, and so does its time
         finally:
             self._meter.end_speaking()
             self._stop.watch(None)

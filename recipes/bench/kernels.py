@@ -23,6 +23,7 @@ OPERATIONS = (
     "rms_norm",
     "qk_norm_rope",
     "paged_attention",
+    "packed_attention",
     "predictor_attention",
     "silu_mul",
     "sampler",

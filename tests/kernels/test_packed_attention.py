@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from ttsbatch.kernels import packed_attention as module
+from ttsbatch.kernels.bench.packed_attention import masked_attention
 from ttsbatch.kernels.packed_attention import packed_attention
 from ttsbatch.kernels.reference import packed_attention as reference
 
@@ -40,6 +41,15 @@ def test_kernel_equals_reference(
     found = packed_attention(q, k, v, position)
     expected = reference.packed_attention(q.double(), k.double(), v.double(), position).to(dtype)
     assert error(found, expected) < tolerance(dtype)
+
+
+@pytest.mark.parametrize("lengths", LENGTHS, ids=str)
+def test_the_rival_of_the_bench_equals_the_reference(
+    lengths: list[int], device: torch.device, error: Callable[..., float]
+) -> None:
+    q, k, v, position = inputs(lengths, (4, 2), 32, torch.float32, device)
+    expected = reference.packed_attention(q, k, v, position)
+    assert error(masked_attention(q, k, v, position), expected) < 2e-6
 
 
 @pytest.mark.parametrize(

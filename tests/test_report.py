@@ -30,6 +30,7 @@ def session(
     meter = Meter()
     stats = EngineStats(num_slots=4, num_steps=10, busy_slot_steps=30, total_slot_steps=40)
     stats.devices.append("cpu")
+    stats.kernel_fallbacks["codec vocoder"] = 2
     stats.add_seconds("load", 3.0)
     stats.add_seconds("decode", 0.5)
     with ShardSink(out, plan(), CARD, group_seconds=0.01) as sink:
@@ -51,6 +52,13 @@ def session(
             sink.flush()
             os._exit(9)
         return finish_report(sink, meter, stats, "finished")
+
+
+def test_what_ran_without_kernels_is_added_up_and_shown(tmp_path: Path) -> None:
+    session(tmp_path, ROWS, stop_after=2)
+    report = session(tmp_path, ROWS).values
+    assert report["kernel_fallbacks"] == {"codec vocoder": 4}
+    assert dict(key_figures(report))["without kernels"] == "codec vocoder 4"
 
 
 def test_report_counts_agree_with_the_files(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import resource
 import sys
 import threading
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -220,6 +221,7 @@ def _this_session(
         "codec_graph_hits": stats.codec_graph_hits,
         "codec_graph_misses": stats.codec_graph_misses,
         "eager_steps": stats.eager_steps,
+        "kernel_fallbacks": dict(stats.kernel_fallbacks),
         "peak_host_memory_bytes": peak_host_memory_bytes(),
         "peak_device_memory_bytes": stats.peak_device_memory_bytes,
     }
@@ -290,6 +292,9 @@ def build_report(
             "misses": _total(timed, "codec_graph_misses"),
         },
         "eager_steps": _total(timed, "eager_steps"),
+        "kernel_fallbacks": dict(
+            sum((Counter(s.get("kernel_fallbacks")) for s in timed), Counter())
+        ),
         "prefill_tokens": _total(timed, "prefill_tokens"),
         "peak_memory": {
             "host_bytes": max((s["peak_host_memory_bytes"] for s in timed), default=0),

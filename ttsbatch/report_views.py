@@ -46,6 +46,9 @@ def key_figures(v: Values) -> Iterator[tuple[str, str]]:
         yield "slots", f"{slots['count']}, {slots['mean_busy']:.1f} busy on average ({share})"
         graphs = v["codec_graphs"]
         yield "codec graphs", f"{graphs['hits']:,} hits, {graphs['misses']:,} misses"
+    if fallbacks := v.get("kernel_fallbacks"):  # none in a good run, nor in an old report
+        said = ", ".join(f"{name} {n:,}" for name, n in fallbacks.items())
+        yield "without kernels", said
     ends = v["finish_reasons"]
     yield "ended by", f"stop {ends['stop']:,}, length {ends['length']:,}"
     yield "devices", ", ".join(f"{d['count']} x {name}" for name, d in v["devices"].items()) or "-"

@@ -106,6 +106,17 @@ def test_half_precision_on_a_gpu_is_fused_and_all_else_is_plain():
 
 @pytest.mark.gpu
 @on_gpu
+def test_a_plain_vocoder_on_a_gpu_counts_as_a_fallback():
+    weights, codes = weights_of(SMALL), codes_of(SMALL, 1, 2).cuda()
+    before = launch.fallbacks.copy()
+    CodecDecoder(SMALL, weights, "cuda", torch.bfloat16).decode(codes)
+    assert launch.fallbacks == before
+    CodecDecoder(SMALL, weights, "cuda").decode(codes)
+    assert launch.fallbacks - before == {"codec vocoder": 1}
+
+
+@pytest.mark.gpu
+@on_gpu
 @torch.inference_mode()
 @pytest.mark.parametrize("size", ["small", "published"])
 def test_fused_bfloat16_decode_in_a_graph_is_close_to_float32(size):

@@ -15,6 +15,7 @@ from ttsbatch.engine.queue import JobQueue, Prefetch, Refusal, prepared
 from ttsbatch.engine.slots import Job
 from ttsbatch.engine.vocode import Vocoder
 from ttsbatch.errors import EngineError
+from ttsbatch.kernels.launch import fallbacks
 from ttsbatch.models.protocol import PAGE_SIZE, CodecLM, EngineSpec
 from ttsbatch.types import EngineStats, Failure, Segment, Waveform
 
@@ -107,6 +108,7 @@ class CodecLMSpeaker:
         self._cuda = model.device.type == "cuda"
         name = torch.cuda.get_device_name(model.device) if self._cuda else "cpu"
         self.stats.devices = [name]
+        self._fallbacks_before = fallbacks.copy()
         self._sizes = choose_sizes(model.spec, model.device, slots, self._free_bytes(), num_rows)
         while True:
             try:
@@ -172,6 +174,7 @@ class CodecLMSpeaker:
         if self._cuda:
             peak = torch.cuda.max_memory_allocated(self._model.device)
             self.stats.peak_device_memory_bytes = peak
+        self.stats.kernel_fallbacks = dict(fallbacks - self._fallbacks_before)
 
     def stop(self) -> None:
         """Begin nothing more; what sits in a slot is finished and still comes out of `speak`."""

@@ -6,12 +6,22 @@ the kernel a plain function, and every operation takes its reference.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
 
-__all__ = ["cdiv", "jit", "next_power_of_2", "runs_kernel", "tensor_descriptor", "tl"]
+__all__ = [
+    "cdiv",
+    "count_fallback",
+    "fallbacks",
+    "jit",
+    "next_power_of_2",
+    "runs_kernel",
+    "tensor_descriptor",
+    "tl",
+]
 
 try:
     import triton
@@ -23,6 +33,9 @@ except ImportError:  # pragma: no cover
 # Tests switch this on to run the kernels themselves on a CPU, which needs Triton's interpreter
 # (TRITON_INTERPRET=1 before the first import of triton). The interpreter is wrong in bf16.
 INTERPRET = False
+
+fallbacks: Counter[str] = Counter()
+"""Plain torch that ran on a CUDA device where kernels would have, by name; see `count_fallback`."""
 
 
 def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -37,6 +50,16 @@ def jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 def runs_kernel(tensor: Tensor) -> bool:
     """Whether an operation on `tensor` launches its kernel rather than its reference."""
     return tensor.is_cuda or INTERPRET
+
+
+def count_fallback(name: str, tensor: Tensor) -> None:
+    """Count a path that does without the kernels there are for it, where it runs on a GPU.
+
+    An operation of this package never does: on a GPU it launches its kernel or raises. A capture
+    counts once, however often its graph is replayed.
+    """
+    if tensor.is_cuda:
+        fallbacks[name] += 1
 
 
 def tensor_descriptor(tensor: Tensor, block: list[int]) -> Any:

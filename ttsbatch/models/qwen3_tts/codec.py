@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ttsbatch.kernels.launch import count_fallback
 from ttsbatch.kernels.rms_norm import rms_norm
 from ttsbatch.kernels.snake_beta import snake_beta
 from ttsbatch.models.qwen3_tts.codec_config import DecoderConfig
@@ -154,6 +155,7 @@ class CodecDecoder:
         """[B, C, T] -> [B, T * prod(upsample_rates)] f32 in -1..1."""
         if self.fused is not None:
             return self.fused(x)
+        count_fallback("codec vocoder", x)
         for stage in self.vocoder:
             x = stage(x)
         return x[:, 0].float().clamp(-1.0, 1.0)

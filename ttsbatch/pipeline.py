@@ -26,6 +26,7 @@ from ttsbatch.report import Ended, Meter, RunReport, finish_report
 from ttsbatch.sinks.shards import ShardSink
 from ttsbatch.stop import Stop
 from ttsbatch.text.duration import expected_seconds
+from ttsbatch.timeline import Timeline
 from ttsbatch.types import (
     EngineStats,
     Failure,
@@ -52,7 +53,12 @@ def open_plan(plan: RunPlan) -> ModelCard:
 
 
 def synthesize(
-    plan: RunPlan, out: Path, progress: Progress, stop: Stop | None = None, load: Load | None = None
+    plan: RunPlan,
+    out: Path,
+    progress: Progress,
+    stop: Stop | None = None,
+    load: Load | None = None,
+    timeline: Timeline | None = None,
 ) -> RunReport:
     """Make every row of the corpus that `out` does not hold yet.
 
@@ -62,6 +68,7 @@ def synthesize(
         progress: told of phases, rows and warnings.
         stop: ends the run early when asked.
         load: makes the speaker, in place of `open_speaker`.
+        timeline: gathers when each stage was busy.
 
     Raises:
         TTSBatchError: the run as a whole cannot go on; what was committed stays.
@@ -85,6 +92,8 @@ def synthesize(
                     progress.message(note)
                 stack.callback(speaker.close)
                 stats = speaker.stats
+                if timeline is not None:
+                    stats.on_span = sink.on_span = timeline.add
                 Production(plan.output, speaker, sink, meter, tally, progress, stop).run(
                     corpus.todo()
                 )

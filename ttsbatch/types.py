@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -173,10 +173,13 @@ class EngineStats:
     devices: list[str] = field(default_factory=list)
     peak_device_memory_bytes: int = 0
     notes: list[str] = field(default_factory=list)  # for whoever runs it: a choice that changed
+    on_span: Callable[[str, float], None] | None = None  # told of every busy time as it ends
 
     def add_seconds(self, stage: str, seconds: float) -> None:
         """Add busy time to a stage."""
         self.stage_seconds[stage] = self.stage_seconds.get(stage, 0.0) + seconds
+        if self.on_span is not None:
+            self.on_span(stage, seconds)
 
 
 @dataclass(frozen=True, slots=True)

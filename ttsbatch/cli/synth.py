@@ -47,6 +47,15 @@ def synth(
             rich_help_panel=o.RUNNING,
         ),
     ] = None,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(
+            "--timeline",
+            help="When each stage was busy, as a Chrome trace.",
+            rich_help_panel=o.RUNNING,
+            dir_okay=False,
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be made; write nothing.")
     ] = False,
@@ -63,22 +72,26 @@ def synth(
         from ttsbatch.cli.check import survey
 
         raise typer.Exit(survey(plan, as_json, quiet, out=Path(folder)))
-    raise typer.Exit(_run(plan, Path(folder), as_json, quiet))
+    raise typer.Exit(_run(plan, Path(folder), as_json, quiet, timeline))
 
 
-def _run(plan: RunPlan, out: Path, as_json: bool, quiet: bool) -> int:
+def _run(plan: RunPlan, out: Path, as_json: bool, quiet: bool, timeline_file: Path | None) -> int:
     from ttsbatch.cli.tables import print_report
     from ttsbatch.pipeline import synthesize
     from ttsbatch.progress import make_progress
     from ttsbatch.stop import Stop
+    from ttsbatch.timeline import Timeline
 
+    timeline = Timeline() if timeline_file is not None else None
     progress = make_progress(sys.stderr, quiet)
     stop = Stop()
     try:
         with _stopped_by_signals(stop):
-            report = synthesize(plan, out, progress, stop)
+            report = synthesize(plan, out, progress, stop, timeline=timeline)
     finally:
         progress.close()
+    if timeline is not None and timeline_file is not None:
+        timeline.write(timeline_file)
     if not quiet:
         print_report(report, sys.stderr)
     if as_json:

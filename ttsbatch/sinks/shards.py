@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -68,6 +68,7 @@ class ShardSink:
         """
         self.out = out
         self.stage_seconds = {"encode": 0.0, "write": 0.0}
+        self.on_span: Callable[[str, float], None] | None = None  # told of busy times as they end
         self.num_written = 0
         self._model = card.name
         settings = run_settings(plan, card)
@@ -271,7 +272,10 @@ class ShardSink:
         with as_sink_error(self.out):
             self._commit_group(group)
         encode = self.stage_seconds["encode"] - encode_before
-        self.stage_seconds["write"] += time.perf_counter() - start - encode
+        seconds = time.perf_counter() - start
+        self.stage_seconds["write"] += seconds - encode
+        if self.on_span is not None:
+            self.on_span("write", seconds)  # the encodings lie inside
 
     def _commit_group(self, group: list[tuple[ShardRecord, Spent]]) -> None:
         if self._manifest is None:
@@ -300,6 +304,8 @@ class ShardSink:
 
     def _count_encode(self, seconds: float) -> None:
         self.stage_seconds["encode"] += seconds
+        if self.on_span is not None:
+            self.on_span("encode", seconds)
 
     def _notes(self, group: list[tuple[ShardRecord, Spent]]) -> tuple[bytes, list[ledger.Records]]:
         """What the ledger must hold before the names change, and the rows that are replaced."""

@@ -1,0 +1,68 @@
+"""Timeline: which stage of a run was busy when, on which thread.
+
+Spans are what the stages time for the report anyway: host time, launches and waits. What the
+device did meanwhile is for a profiler.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from ttsbatch.errors import SinkError
+
+PROCESS = 1  # the trace format wants a number
+
+
+class Timeline:
+    """Gathers spans from any thread."""
+
+    def __init__(self) -> None:
+        self._began_s = time.perf_counter()
+        self._spans: list[tuple[str, str, float, float]] = []  # stage, thread, start, seconds
+
+    def add(self, stage: str, seconds: float) -> None:
+        """A stage was busy on this thread for so many seconds, until now."""
+        start_s = time.perf_counter() - seconds - self._began_s
+        self._spans.append((stage, threading.current_thread().name, start_s, seconds))
+
+    def events(self) -> list[dict[str, Any]]:
+        """The spans as events of a Chrome trace, threads in the order in which they began."""
+        spans = sorted(self._spans, key=lambda s: s[2])
+        threads = {name: n for n, name in enumerate(dict.fromkeys(s[1] for s in spans), 1)}
+        names = [
+            {
+                "name": "thread_name",
+                "ph": "M",
+                "pid": PROCESS,
+                "tid": n,
+                "args": {"name": name},
+            }
+            for name, n in threads.items()
+        ]
+        return names + [
+            {
+                "name": stage,
+                "cat": "stage",
+                "ph": "X",
+                "pid": PROCESS,
+                "tid": threads[thread],
+                "ts": 1e6 * start_s,
+                "dur": 1e6 * seconds,
+            }
+            for stage, thread, start_s, seconds in spans
+        ]
+
+    def write(self, file: Path) -> None:
+        """Write a Chrome trace, which chrome://tracing and ui.perfetto.dev open.
+
+        Raises:
+            SinkError: the file cannot be written.
+        """
+        try:
+            file.write_text(json.dumps({"traceEvents": self.events()}), "utf8")
+        except OSError as e:
+            raise SinkError(f"{file}: cannot be written: {e.strerror or e}") from e

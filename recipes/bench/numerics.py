@@ -25,7 +25,8 @@ from torch import Tensor
 
 import ttsbatch
 from ttsbatch import kernels
-from ttsbatch.bench import pages_for, workload
+from ttsbatch.bench.parts import pages_for
+from ttsbatch.bench.workload import workload
 from ttsbatch.engine.budget import make_job
 from ttsbatch.engine.graphs import BucketGraphs
 from ttsbatch.engine.rows import Rows

@@ -13,61 +13,112 @@ import typer
 from ttsbatch.cli.options import AsJson, Device, Dtype
 
 if TYPE_CHECKING:
-    from ttsbatch.bench import Timing
+    from ttsbatch.bench.profiles import KernelTime
+    from ttsbatch.bench.timing import Timing
 
 
 class Part(StrEnum):
-    """What to time."""
+    """What to time: the names of `bench.run.Part`, and all of them."""
 
     step = "step"
+    prefill = "prefill"
     ar = "ar"
     codec = "codec"
+    speaker = "speaker"
+    e2e = "e2e"
     all = "all"
+
+
+class Variant(StrEnum):
+    """Whose voices the workload has: the names of `bench.workload.Variant`."""
+
+    named = "named"
+    cloning = "cloning"
+    embedding = "embedding"
 
 
 def bench(
     model: Annotated[str, typer.Option("--model", help="Checkpoint folder or random:NAME.")],
-    slots: Annotated[
-        list[int] | None, typer.Option("--slots", help="Repeatable: a sweep.", show_default="256")
-    ] = None,
     part: Annotated[Part, typer.Option(help="What to time.")] = Part.all,
-    utterances: Annotated[int, typer.Option(help="Rows of the AR workload.", min=1)] = 2048,
+    slots: Annotated[
+        list[int] | None,
+        typer.Option("--slots", help="Repeatable: a sweep.", min=1, show_default="256"),
+    ] = None,
+    utterances: Annotated[int, typer.Option(help="Rows of the workload.", min=1)] = 2048,
     context: Annotated[int, typer.Option(help="Mean positions of the step.", min=64)] = 250,
+    variant: Annotated[
+        Variant | None,
+        typer.Option(
+            help="A named voice; clips cloned in context; clips cloned by their embedding alone.",
+            show_default="cloning if the model clones, else named",
+        ),
+    ] = None,
+    references: Annotated[int, typer.Option(help="Distinct clips of 6 s to clone.", min=1)] = 64,
     trace: Annotated[
-        Path | None, typer.Option("--trace", help="Chrome trace of a few steps.", dir_okay=False)
+        Path | None,
+        typer.Option("--trace", help="Chrome trace of a few frames (step).", dir_okay=False),
+    ] = None,
+    kernels: Annotated[
+        bool, typer.Option("--kernels", help="A table of the kernels of one frame (step).")
+    ] = False,
+    timeline: Annotated[
+        Path | None,
+        typer.Option(
+            "--timeline", help="When each stage was busy (e2e), as a Chrome trace.", dir_okay=False
+        ),
     ] = None,
     device: Device = None,
     dtype: Dtype = None,
     as_json: AsJson = False,
 ) -> None:
-    """Time the frame step, AR decoding with refill, and the codec; end to end is `synth` itself."""
-    from ttsbatch.bench import describe, record_trace, timings
-    from ttsbatch.engine.device import choose_device, use_threads_for
-    from ttsbatch.errors import PlanError
-    from ttsbatch.models import FAMILIES, fetch_missing, open_card
+    """Time the frame step, prefill, AR decoding, the codec, the reference encoders, and synth.
+
+    On a GPU it exits 5 where anything ran without a graph or without kernels after warm-up.
+    """
+    from ttsbatch.bench.run import PARTS, Request, timings
+    from ttsbatch.bench.timing import check_paths, describe
+    from ttsbatch.engine.device import choose_device
+    from ttsbatch.models import fetch_missing, open_card
     from ttsbatch.plan import make_plan
 
-    plan = make_plan({"corpus": "-", "device": device, "dtype": dtype}).engine
     card = open_card(model)
-    load = FAMILIES[card.family].load_codec_lm
-    if load is None:
-        raise PlanError(f"--model is {model!r}; only codec-LM models have parts to time")
+    where, kind = choose_device(make_plan({"corpus": "-", "device": device, "dtype": dtype}).engine)
+    table: list[KernelTime] | None = [] if kernels else None
+    request = Request(
+        card=card,
+        device=where,
+        dtype=kind,
+        part=next((p for p in PARTS if p == part.value), None),  # "all" is none of them
+        slots=slots or [256],
+        num_rows=utterances,
+        context=context,
+        variant=None if variant is None else variant.value,
+        num_references=references,
+        trace=trace,
+        timeline=timeline,
+        kernels=table,
+    )
+    request.check()
     fetch_missing(card)
-    where, kind = choose_device(plan)
-    use_threads_for(where, card.num_parameters)
-    loaded = load(card, where, kind)
-    about = describe(loaded, kind)
+    about = describe(card.name, where, kind)
     if not as_json:
         print("  ".join(f"{k} {v}" for k, v in about.items()), file=sys.stderr)
-    done: list[dict[str, Any]] = []
-    for timing in timings(loaded, slots or [256], utterances, context, part.value):
-        done.append(timing.to_json())
+    done: list[Timing] = []
+    for timing in timings(request):
+        done.append(timing)
         if not as_json:
             _print(timing)
-    if trace is not None:
-        record_trace(loaded, (slots or [256])[-1], context, trace)
     if as_json:
-        print(json.dumps({"about": about, "timings": done}, indent=2))
+        values: dict[str, Any] = {"about": about, "timings": [t.to_json() for t in done]}
+        if table is not None:
+            values["kernels"] = [k.to_json() for k in table]
+        print(json.dumps(values, indent=2))
+    elif table is not None:
+        from ttsbatch.bench.profiles import table_lines
+
+        print("\n".join(table_lines(table)))
+    if where.type == "cuda":
+        check_paths(done)
 
 
 def _print(timing: Timing) -> None:

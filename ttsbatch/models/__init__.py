@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ttsbatch.errors import ModelError
 from ttsbatch.models.hub import fetch_config, fetch_weights, is_hub_id, read_model_type
-from ttsbatch.models.protocol import CodecLM, Speaker
+from ttsbatch.models.protocol import CodecLM, ReferenceEncoders, Speaker
 from ttsbatch.plan import EnginePlan
 from ttsbatch.types import ModelCard
 
@@ -34,6 +34,7 @@ class Family:
     open_card: Callable[[str], ModelCard]  # folder or `random:NAME` -> card
     load_speaker: Callable[[ModelCard, EnginePlan], Speaker] | None = None
     load_codec_lm: Callable[[ModelCard, torch.device, torch.dtype], CodecLM] | None = None
+    load_encoders: Callable[[ModelCard, torch.device], ReferenceEncoders] | None = None
     random_prefix: str | None = None  # `random:` names that begin so are this family's
     check_plan: Callable[[EnginePlan], None] | None = None  # PlanError for what it has no use for
     typical_speed: Callable[[EnginePlan], float] | None = None  # measured, audio-s/s
@@ -75,6 +76,12 @@ def _qwen3_load(card: ModelCard, device: torch.device, dtype: torch.dtype) -> Co
     return load(card, device, dtype)
 
 
+def _qwen3_encoders(card: ModelCard, device: torch.device) -> ReferenceEncoders:
+    from ttsbatch.models.qwen3_tts.encoders import load_encoders
+
+    return load_encoders(card, device)
+
+
 FAMILIES: dict[str, Family] = {
     "hibari": Family(
         _hibari_card,
@@ -82,7 +89,12 @@ FAMILIES: dict[str, Family] = {
         check_plan=_hibari_check_plan,
         typical_speed=_hibari_speed,
     ),
-    "qwen3_tts": Family(_qwen3_card, load_codec_lm=_qwen3_load, random_prefix="qwen3-tts"),
+    "qwen3_tts": Family(
+        _qwen3_card,
+        load_codec_lm=_qwen3_load,
+        load_encoders=_qwen3_encoders,
+        random_prefix="qwen3-tts",
+    ),
 }
 """`model_type` of a checkpoint's config.json -> family."""
 

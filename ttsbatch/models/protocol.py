@@ -189,6 +189,20 @@ class CodecLM(Protocol):
         ...
 
 
+class ReferenceEncoders(Protocol):
+    """What a family that clones makes of reference clips, apart from the rest of the model."""
+
+    device: torch.device
+
+    def embed(self, clips: list[Tensor]) -> Tensor:
+        """[N_i] f32 mono clips at 24 kHz to their voice vectors [len(clips), E]."""
+        ...
+
+    def encode(self, clips: list[Tensor]) -> list[Tensor]:
+        """[N_i] f32 mono clips at 24 kHz to their codes, [R_i, Q] int64 each."""
+        ...
+
+
 def host_codes(codes: Tensor) -> npt.NDArray[np.int16]:
     """Device codes [F, Q] as host int16."""
     import numpy as np

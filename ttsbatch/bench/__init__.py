@@ -1,0 +1,1 @@
+"""Throughput by part, and of `synth` itself: what `ttsbatch bench` times."""

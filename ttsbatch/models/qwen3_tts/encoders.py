@@ -1,0 +1,68 @@
+"""The two encoders of reference clips, without the rest of a checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ttsbatch.errors import ModelError
+from ttsbatch.models.qwen3_tts.codec_encoder import CodecEncoder
+from ttsbatch.models.qwen3_tts.codec_weights import (
+    load_codec_weights,
+    random_encoder_weights,
+    random_speaker_weights,
+    read_safetensors,
+    select_speaker_weights,
+)
+from ttsbatch.models.qwen3_tts.config import Qwen3TTSConfig
+from ttsbatch.models.qwen3_tts.speaker import SpeakerEncoder
+from ttsbatch.types import ModelCard
+
+
+@dataclass(slots=True)
+class Encoders:
+    """The speaker encoder and the codec's encoder, both in float32."""
+
+    device: torch.device
+    speaker: SpeakerEncoder
+    codec: CodecEncoder
+
+    def embed(self, clips: list[Tensor]) -> Tensor:
+        """See `models.protocol.ReferenceEncoders`."""
+        return self.speaker.embed_clips(clips)
+
+    def encode(self, clips: list[Tensor]) -> list[Tensor]:
+        """See `models.protocol.ReferenceEncoders`."""
+        return self.codec.encode_clips(clips)
+
+
+def load_encoders(card: ModelCard, device: torch.device) -> Encoders:
+    """The encoders of a Base card.
+
+    Raises:
+        ModelError: a model without them; tensors missing, misshapen or unreadable.
+    """
+    config: Qwen3TTSConfig = card.config
+    if config.speaker is None:
+        raise ModelError(f"{card.name}: has no speaker encoder; expected a Base model")
+    if card.path is None:
+        g = torch.Generator(device=device).manual_seed(0)
+        speaker = random_speaker_weights(config.speaker, g, device)
+        codec = random_encoder_weights(config.codec.encoder, g, device)
+    else:
+        folder = Path(card.path)
+        tensors: dict[str, Tensor] = {}
+        for file in sorted(folder.glob("*.safetensors")):
+            tensors |= read_safetensors(file)
+        speaker = select_speaker_weights(tensors, config.speaker, str(folder))
+        _, codec = load_codec_weights(
+            folder / "speech_tokenizer" / "model.safetensors", config.codec
+        )
+    return Encoders(
+        device,
+        SpeakerEncoder(config.speaker, speaker, device),
+        CodecEncoder(config.codec.encoder, codec, device),
+    )

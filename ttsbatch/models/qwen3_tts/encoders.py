@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,7 +41,7 @@ class Encoders:
 
 
 def load_encoders(card: ModelCard, device: torch.device) -> Encoders:
-    """The encoders of a Base card.
+    """The encoders of a Base card alone.
 
     Raises:
         ModelError: a model without them; tensors missing, misshapen or unreadable.
@@ -49,20 +50,35 @@ def load_encoders(card: ModelCard, device: torch.device) -> Encoders:
     if config.speaker is None:
         raise ModelError(f"{card.name}: has no speaker encoder; expected a Base model")
     if card.path is None:
-        g = torch.Generator(device=device).manual_seed(0)
-        speaker = random_speaker_weights(config.speaker, g, device)
-        codec = random_encoder_weights(config.codec.encoder, g, device)
-    else:
-        folder = Path(card.path)
-        tensors: dict[str, Tensor] = {}
-        for file in sorted(folder.glob("*.safetensors")):
-            tensors |= read_safetensors(file)
-        speaker = select_speaker_weights(tensors, config.speaker, str(folder))
-        _, codec = load_codec_weights(
-            folder / "speech_tokenizer" / "model.safetensors", config.codec
-        )
+        return random_encoders(config, torch.Generator(device=device).manual_seed(0), device)
+    folder = Path(card.path)
+    tensors: dict[str, Tensor] = {}
+    for file in sorted(folder.glob("*.safetensors")):
+        tensors |= read_safetensors(file)
+    speaker = select_speaker_weights(tensors, config.speaker, str(folder))
+    codec_file = folder / "speech_tokenizer" / "model.safetensors"
+    _, codec = load_codec_weights(codec_file, config.codec)
+    return make_encoders(config, speaker, codec, device)
+
+
+def make_encoders(
+    config: Qwen3TTSConfig,
+    speaker: Mapping[str, Tensor],
+    codec: Mapping[str, Tensor],
+    device: torch.device,
+) -> Encoders:
+    """The encoders of a Base config, from weights on any device."""
+    assert config.speaker is not None
     return Encoders(
         device,
         SpeakerEncoder(config.speaker, speaker, device),
         CodecEncoder(config.codec.encoder, codec, device),
     )
+
+
+def random_encoders(config: Qwen3TTSConfig, g: torch.Generator, device: torch.device) -> Encoders:
+    """The encoders of a Base config, of random weights."""
+    assert config.speaker is not None
+    speaker = random_speaker_weights(config.speaker, g, device)
+    codec = random_encoder_weights(config.codec.encoder, g, device)
+    return make_encoders(config, speaker, codec, device)

@@ -29,23 +29,20 @@ from ttsbatch.models.protocol import (
 )
 from ttsbatch.models.qwen3_tts.card import context_frames, language_name
 from ttsbatch.models.qwen3_tts.codec import CodecDecoder
-from ttsbatch.models.qwen3_tts.codec_encoder import CodecEncoder
 from ttsbatch.models.qwen3_tts.codec_weights import (
     SPEAKER_PREFIX,
     check_tensors,
     load_codec_weights,
     random_decoder_weights,
-    random_encoder_weights,
-    random_speaker_weights,
     random_weights,
     read_safetensors,
     select_speaker_weights,
 )
 from ttsbatch.models.qwen3_tts.config import NUM_CONTROL_IDS, Qwen3TTSConfig
+from ttsbatch.models.qwen3_tts.encoders import Encoders, make_encoders, random_encoders
 from ttsbatch.models.qwen3_tts.predictor import Predictor, PredictorCache
 from ttsbatch.models.qwen3_tts.prompt import NONE, PromptBuilder, PromptLayout, Reference, Spoken
 from ttsbatch.models.qwen3_tts.references import ClipReader
-from ttsbatch.models.qwen3_tts.speaker import SpeakerEncoder
 from ttsbatch.models.qwen3_tts.talker import PagedKV, Talker
 from ttsbatch.models.qwen3_tts.tokenizer import BPETokenizer, StandInTokenizer, TextTokenizer
 from ttsbatch.models.qwen3_tts.weights import TalkerWeights, pack_talker, talker_specs
@@ -114,8 +111,7 @@ class Qwen3TTS:
         weights: TalkerWeights,
         tokenizer: TextTokenizer,
         decoder: CodecDecoder,
-        encoder: CodecEncoder | None,
-        speaker: SpeakerEncoder | None,
+        encoders: Encoders | None,
     ) -> None:
         config: Qwen3TTSConfig = card.config
         t = config.talker
@@ -124,7 +120,7 @@ class Qwen3TTS:
         self.talker = Talker(t.stack, weights.talker, t.max_positions, self.device)
         self.predictor = Predictor(config.predictor.stack, weights, t.num_codebooks)
         self.prompts = PromptBuilder(config, tokenizer)
-        self._decoder, self._encoder, self._speaker = decoder, encoder, speaker
+        self._decoder, self._encoders = decoder, encoders
         self._clips = ClipReader(config.codec.input_sample_rate_hz)
         self._references: OrderedDict[str, EncodedReference] = OrderedDict()
         banned = torch.zeros(t.vocab_size, dtype=torch.bool, device=self.device)
@@ -336,11 +332,10 @@ class Qwen3TTS:
         """Speaker vectors and codes of clips, made once per distinct content, together."""
         missing = {r.key: r for r in references if r.key not in self._references}
         if missing:
-            assert self._speaker is not None  # Base has both encoders
-            assert self._encoder is not None
+            assert self._encoders is not None  # Base has them
             clips = [self._to_device(r.samples) for r in missing.values()]
-            vectors = self._speaker.embed_clips(clips).to(self.weights.head.dtype)
-            codes = self._encoder.encode_clips(clips)
+            vectors = self._encoders.embed(clips).to(self.weights.head.dtype)
+            codes = self._encoders.encode(clips)
             for key, vector, code in zip(missing, vectors, codes, strict=True):
                 self._references[key] = EncodedReference(vector, code)
         found = []
@@ -377,36 +372,28 @@ def load(card: ModelCard, device: torch.device, dtype: torch.dtype) -> Qwen3TTS:
     check_tensors(own, talker_specs(config), str(folder))
     codec_file = folder / "speech_tokenizer" / "model.safetensors"
     decoder, encoder = load_codec_weights(codec_file, config.codec)
-    speaker = None
+    encoders = None
     if config.speaker is not None:
-        speaker_weights = select_speaker_weights(tensors, config.speaker, str(folder))
-        speaker = SpeakerEncoder(config.speaker, speaker_weights, device)
+        speaker = select_speaker_weights(tensors, config.speaker, str(folder))
+        encoders = make_encoders(config, speaker, encoder, device)
     return Qwen3TTS(
         card,
         pack_talker(own, config, device, dtype),
         tokenizer,
         CodecDecoder(config.codec.decoder, decoder, device, dtype),
-        CodecEncoder(config.codec.encoder, encoder, device) if speaker is not None else None,
-        speaker,
+        encoders,
     )
 
 
 def _load_random(card: ModelCard, device: torch.device, dtype: torch.dtype) -> Qwen3TTS:
     config: Qwen3TTSConfig = card.config
     g = torch.Generator(device=device).manual_seed(0)
-    speaker = encoder = None
-    if config.speaker is not None:
-        speaker = SpeakerEncoder(
-            config.speaker, random_speaker_weights(config.speaker, g, device), device
-        )
-        codec = config.codec.encoder
-        encoder = CodecEncoder(codec, random_encoder_weights(codec, g, device), device)
+    encoders = random_encoders(config, g, device) if config.speaker is not None else None
     decoder = random_decoder_weights(config.codec.decoder, g, device)
     return Qwen3TTS(
         card,
         pack_talker(random_weights(talker_specs(config), g, device), config, device, dtype),
         StandInTokenizer(config.im_start_id),
         CodecDecoder(config.codec.decoder, decoder, device, dtype),
-        encoder,
-        speaker,
+        encoders,
     )

@@ -75,3 +75,12 @@ def test_quiet_shows_messages_only() -> None:
 @pytest.mark.parametrize(("seconds", "text"), [(5.4, "0:05"), (125, "2:05"), (3723, "1:02:03")])
 def test_clock(seconds: float, text: str) -> None:
     assert clock(seconds) == text
+
+
+def test_as_many_rows_at_once_as_the_longest_one_leaves_steps_for() -> None:
+    assert Tally(rows=2048, expected_s=10_000.0, longest_s=20.0).num_parallel == 500
+    uniform = Tally(rows=2048, expected_s=2048 * 3.0, longest_s=3.0)
+    assert uniform.num_parallel == 2048
+    assert Tally(rows=800, expected_s=801 * 2.0, longest_s=200.0).num_parallel == 100
+    assert Tally(rows=10, finished_before=9, expected_s=2.0, longest_s=2.0).num_parallel == 1
+    assert Tally(rows=3).num_parallel == 3  # nothing is known of their lengths

@@ -12,7 +12,7 @@ from ttsbatch.types import ModelCard
 
 
 def open_speaker(
-    card: ModelCard, plan: EnginePlan, keep_codes: bool = False, num_rows: int | None = None
+    card: ModelCard, plan: EnginePlan, keep_codes: bool = False, num_parallel: int | None = None
 ) -> Speaker:
     """Load a model, ready to speak; weights of a hub id are downloaded first if need be.
 
@@ -20,7 +20,8 @@ def open_speaker(
         card: from `open_card`.
         plan: device, dtype, slots.
         keep_codes: waveforms carry their codec codes, where the model has any.
-        num_rows: rows of the job, where known; bounds the slots that are chosen.
+        num_parallel: rows of the job that are worth speaking at once, where known; bounds the
+            slots that are chosen.
 
     Raises:
         ModelError: weights missing or damaged.
@@ -38,4 +39,4 @@ def open_speaker(
     device, dtype = choose_device(plan)
     use_threads_for(device, card.num_parameters)
     model = family.load_codec_lm(card, device, dtype)
-    return CodecLMSpeaker(model, plan.slots, keep_codes, num_rows)
+    return CodecLMSpeaker(model, plan.slots, keep_codes, num_parallel)

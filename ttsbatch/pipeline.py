@@ -26,6 +26,7 @@ from ttsbatch.report import Ended, Meter, RunReport, finish_report
 from ttsbatch.sinks.shards import ShardSink
 from ttsbatch.stop import Stop
 from ttsbatch.text.duration import expected_seconds
+from ttsbatch.text.segment import SEGMENT_S
 from ttsbatch.timeline import Timeline
 from ttsbatch.types import (
     EngineStats,
@@ -87,7 +88,7 @@ def synthesize(
         try:
             if tally.rows > tally.finished_before and not stop.requested:
                 progress.phase(f"loading {card.name}")
-                speaker = _timed_load(card, plan, load, meter, tally.rows - tally.finished_before)
+                speaker = _timed_load(card, plan, load, meter, tally.num_parallel)
                 for note in speaker.stats.notes:
                     progress.message(note)
                 stack.callback(speaker.close)
@@ -107,11 +108,11 @@ def synthesize(
 
 
 def _timed_load(
-    card: ModelCard, plan: RunPlan, load: Load | None, meter: Meter, num_rows: int
+    card: ModelCard, plan: RunPlan, load: Load | None, meter: Meter, num_parallel: int
 ) -> Speaker:
     started = time.perf_counter()
     if load is None:
-        speaker = open_speaker(card, plan.engine, plan.output.save_codes, num_rows)
+        speaker = open_speaker(card, plan.engine, plan.output.save_codes, num_parallel)
     else:
         speaker = load(card, plan)
     elapsed = time.perf_counter() - started
@@ -165,7 +166,12 @@ class _Corpus:
             tally.rows += 1
             tally.finished_before += finished
             if not finished:
-                tally.expected_s += _expected_s(row)
+                seconds = _expected_s(row)
+                tally.expected_s += seconds
+                if row.split:
+                    seconds = min(seconds, SEGMENT_S)
+                longest_s = min(seconds, row.max_seconds or seconds)
+                tally.longest_s = max(tally.longest_s, longest_s)
 
     def _scan(self, warn: Callable[[str], None] | None) -> Iterator[Utterance | Failure]:
         return scan(

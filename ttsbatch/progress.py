@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
@@ -25,11 +26,23 @@ class Tally:
     audio_s: float = 0.0  # made in this session
     expected_s: float = 0.0  # audio that this session has to make, estimated from the text
     expected_done_s: float = 0.0
+    longest_s: float = 0.0  # of a piece that this session has to speak, estimated
     started_s: float = field(default_factory=time.monotonic)
 
     def start(self) -> None:
         """Begin the clock."""
         self.started_s = time.monotonic()
+
+    @property
+    def num_parallel(self) -> int:
+        """Rows worth speaking at once: with more, the longest one alone would last longer.
+
+        Longest first, N at once take as many steps as the longest piece has, or as all have over
+        N. At least an eighth of the rows, as one long row should not decide for a whole corpus.
+        """
+        todo = self.rows - self.finished_before
+        widest = math.ceil(self.expected_s / self.longest_s) if self.longest_s else todo
+        return min(todo, max(widest, math.ceil(todo / 8)))
 
     @property
     def done(self) -> int:

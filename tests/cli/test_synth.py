@@ -27,7 +27,9 @@ GOOD = {"id": "a", "text": "Good morning."}
 def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
     """Runs a command in `tmp_path` with a fake in place of the embedded model."""
 
-    def open_speaker(card: Any, plan: Any, keep_codes: bool, num_rows: int | None) -> FakeSpeaker:
+    def open_speaker(
+        card: Any, plan: Any, keep_codes: bool, num_parallel: int | None
+    ) -> FakeSpeaker:
         return FakeSpeaker(card)
 
     monkeypatch.setattr(ttsbatch.pipeline, "open_speaker", open_speaker)
@@ -105,7 +107,7 @@ def test_an_engine_error_exits_5(cli: Any, write_rows: Rows) -> None:
 def test_a_bug_keeps_its_traceback(
     cli: Any, write_rows: Rows, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*args: object) -> None:
+    def broken(*args: object, **options: object) -> None:
         raise ZeroDivisionError("ours")
 
     monkeypatch.setattr(ttsbatch.pipeline, "synthesize", broken)

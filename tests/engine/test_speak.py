@@ -289,9 +289,10 @@ def test_without_a_wish_device_memory_and_job_decide_on_slots() -> None:
     assert choose_sizes(SPEC, CPU, None, 1 << 40).num_slots == MOST_SLOTS["cpu"]
     assert choose_sizes(SPEC, cuda, None, 1 << 40).num_slots == MOST_SLOTS["cuda"]
     assert choose_sizes(SPEC, cuda, None, 100 * row).num_slots == 100
-    assert choose_sizes(SPEC, cuda, None, 1 << 40, num_rows=21).num_slots == 24
-    assert choose_sizes(SPEC, cuda, None, 1 << 40, num_rows=1).num_slots == FEWEST_SLOTS
-    assert choose_sizes(SPEC, cuda, 4, 1 << 40, num_rows=1).num_slots == 4
+    assert choose_sizes(SPEC, cuda, None, 1 << 40, num_parallel=21).num_slots == 24
+    assert choose_sizes(SPEC, cuda, None, 1 << 40, num_parallel=500).num_slots == 512
+    assert choose_sizes(SPEC, cuda, None, 1 << 40, num_parallel=1).num_slots == FEWEST_SLOTS
+    assert choose_sizes(SPEC, cuda, 4, 1 << 40, num_parallel=1).num_slots == 4
 
 
 class ShortOfMemory(FakeLM):

@@ -10,13 +10,16 @@ import torch
 
 from tests.parity.qwen3 import INDEX, all_rows
 from tests.parity.test_qwen3_generation import CHECKPOINTS, generate
+from ttsbatch.engine import decode
 
 pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(autouse=True)
-def _full_fp32() -> None:
+def _full_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And frames of every size down to two slots, so that rows move as others end."""
     torch.backends.fp32_precision = "ieee"
+    monkeypatch.setattr(decode, "FEWEST_SLOTS_CAPTURED", 2)
 
 
 @pytest.mark.parametrize("use_graphs", [True, False])

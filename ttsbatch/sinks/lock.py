@@ -9,6 +9,7 @@ import json
 import os
 import socket
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from ttsbatch.errors import SinkError
@@ -51,6 +52,31 @@ def _holder(ledger: Path) -> str:
         return f"process {holder['pid']} on {holder['host']}, since {holder['started']}"
     except (OSError, ValueError, KeyError):
         return "another process"
+
+
+@contextlib.contextmanager
+def held_still(ledger: Path) -> Iterator[None]:
+    """Keeps runs from an OUT while its rows are read; other readers may come too.
+
+    Raises:
+        SinkError: a run holds the lock.
+    """
+    try:
+        fd = os.open(ledger / "lock", os.O_RDONLY)
+    except OSError:  # a copy without it: nobody writes there
+        yield
+        return
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError as e:
+            if e.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                raise SinkError(
+                    f"{ledger.parent}: in use by {_holder(ledger)}; expected a run that is over"
+                ) from e
+        yield
+    finally:
+        os.close(fd)
 
 
 class OutLock:

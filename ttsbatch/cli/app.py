@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from ttsbatch import __version__
-from ttsbatch.cli import bench, check, models, report, synth, verify, voices
+from ttsbatch.cli import bench, check, export, models, report, synth, verify, voices
 from ttsbatch.errors import EXIT_INTERRUPTED, TTSBatchError
 
 
@@ -63,6 +63,7 @@ for command in (
     check.check,
     report.report,
     verify.verify,
+    export.export,
     bench.bench,
     models.models,
     voices.voices,

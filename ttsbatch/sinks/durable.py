@@ -88,6 +88,21 @@ def sync_files(paths: list[Path], folder: Path) -> None:
         sync_path(path)
 
 
+def sync_tree(folder: Path) -> None:
+    """Make all below a folder durable, names included."""
+    if _syncfs is not None:
+        fd = os.open(folder, os.O_RDONLY)
+        try:
+            if _syncfs(fd) == 0:
+                return
+        finally:
+            os.close(fd)
+    for below, _, files in os.walk(folder):
+        for name in files:
+            sync_path(Path(below, name))
+        sync_path(Path(below))
+
+
 def replace_file(path: Path, data: bytes, temp_folder: Path) -> None:
     """Put a whole new content under a name: readers see the old or the new, never a part."""
     temp = temp_folder / f"{path.name}.new"

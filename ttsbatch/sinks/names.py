@@ -96,16 +96,23 @@ class NameBook:
 
     def note(self, utterance: Utterance) -> None:
         """Take down the name that a row of the corpus would like."""
-        self._noted.append(_name_hash(safe_path(utterance.id, utterance.file_name)))
+        self.note_path(safe_path(utterance.id, utterance.file_name))
+
+    def note_path(self, path: str) -> None:
+        """The same for a path of one's own making."""
+        self._noted.append(_name_hash(path))
         self._shared = None
 
     def path(self, utterance: Utterance) -> str:
         """The row's path below its shard, without extension."""
+        return self.unshared(utterance.id, safe_path(utterance.id, utterance.file_name))
+
+    def unshared(self, utterance_id: str, path: str) -> str:
+        """The path, or one with the id's hash if another row would have the same."""
         if self._shared is None:
             values, counts = np.unique(np.array(self._noted, np.uint64), return_counts=True)
             self._shared = frozenset(values[counts > 1].tolist())
-        path = safe_path(utterance.id, utterance.file_name)
-        return own_path(utterance.id, path) if _name_hash(path) in self._shared else path
+        return own_path(utterance_id, path) if _name_hash(path) in self._shared else path
 
 
 def own_path(utterance_id: str, path: str) -> str:

@@ -7,9 +7,9 @@
 
 Lengths are log-normal with a mean of 5 s, cut at 20 s; each row's `max_seconds` is its length, to
 which a `random:` model runs. With --references, rows clone one of so many clips of 6 s in context
-(noise in bursts, written to --folder). With --repeat, the texts of a corpus in turn, cut into pieces
-as `synth` cuts them, each as long as it is expected to be; --uniform makes as many rows of their
-mean length instead.
+(noise in bursts, written to --folder). With --repeat, the texts of a corpus in turn, cut into
+pieces as `synth` cuts them, each as long as it is expected to be; --uniform makes as many rows of
+their mean length instead.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ shared, missing or beyond `bound` fails an assertion.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -181,6 +181,9 @@ class FakeLM:
         audio = heard / (4 * MEMORY * NUM_CODES)
         audio = torch.where((codes == NOT_A_NUMBER).any(dim=2), torch.nan, audio)
         return audio.repeat_interleave(self.spec.samples_per_frame, dim=1).float()
+
+    def trial_calls(self) -> list[Callable[[], object]]:
+        return []
 
 
 def row_key(segment: Segment) -> int:

@@ -134,3 +134,27 @@ def test_fused_bfloat16_decode_in_a_graph_is_close_to_float32(size):
     assert torch.equal(captured, eager)
     noise = (eager - right).square().mean() / right.square().mean()
     assert noise < 0.01  # -20 dB
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("one_launch", [True, False])
+def test_trial_calls_launch_every_variant_of_a_decode(one_launch, monkeypatch):
+    """What is compiled for a convolution depends on its weight and on what is fused with it."""
+    monkeypatch.setattr(codec_vocoder, "takes_pointwise", lambda *_: one_launch)
+    decoder = CodecDecoder(SMALL, weights_of(SMALL), "cpu", fused=True)
+    variants = set()
+
+    def noted(x, weight, bias, dilation=1, **fused):
+        given = tuple(sorted(name for name, value in fused.items() if value is not None))
+        variants.add((weight.shape, given))
+        return causal_conv(x, weight, bias, dilation=dilation, **fused)
+
+    causal_conv = codec_vocoder.causal_conv
+    monkeypatch.setattr(codec_vocoder, "causal_conv", noted)
+    decoder.decode(codes_of(SMALL, 1, 2))
+    decoded = variants.copy()
+    variants.clear()
+    for call in decoder.fused.trial_calls():
+        call()
+    assert variants == decoded
+    assert len(variants) == (7 if one_launch else 9)

@@ -137,6 +137,12 @@ class DecodeLoop:
         with torch.cuda.stream(self.stream):
             return self._time_frames(owners, frames, around)
 
+    def rehearse(self) -> None:
+        """A frame of each path and a prefill, of no rows: what is compiled at first use, is now."""
+        for frames in self._frames.values():
+            frames.rehearse()
+        self._prefills.rehearse()
+
     def _time_frames(
         self, owners: list[Owner], frames: int, around: AbstractContextManager[Any] | None
     ) -> float:

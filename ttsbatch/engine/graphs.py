@@ -69,6 +69,11 @@ class BucketGraphs:
             self._graphs.insert(0, graph)
         return pool
 
+    def rehearse(self) -> None:
+        """Do the work of the smallest and of the largest size without a graph."""
+        for size in dict.fromkeys((self._buckets[0], self._buckets[-1])):
+            self._work(size)
+
     def run(self, size: int) -> None:
         """Do the work of this size, which the host has counted, never read from the device."""
         bucket = bisect_left(self._buckets, size)

@@ -12,6 +12,7 @@ import torch
 from ttsbatch.engine.budget import make_job
 from ttsbatch.engine.decode import DecodeLoop, FinishedCodes
 from ttsbatch.engine.queue import JobQueue, Prefetch, Refusal, prepared
+from ttsbatch.engine.rehearse import rehearse
 from ttsbatch.engine.slots import Job
 from ttsbatch.engine.vocode import Vocoder
 from ttsbatch.errors import EngineError
@@ -142,6 +143,10 @@ class CodecLMSpeaker:
 
     def _allocate(self, keep_codes: bool) -> tuple[DecodeLoop, Vocoder]:
         s = self._sizes
+        if self._cuda:
+            started = time.perf_counter()
+            rehearse(self._model, s.max_positions)
+            self.stats.add_seconds("warmup", time.perf_counter() - started)
         loop = DecodeLoop(self._model, s.num_slots, s.num_pages, s.max_positions, self.stats)
         return loop, Vocoder(self._model, self.stats, keep_codes, after=loop.stream)
 

@@ -7,7 +7,7 @@ from `engine/speak.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -186,6 +186,13 @@ class CodecLM(Protocol):
 
     def decode_audio(self, codes: Tensor) -> Tensor:
         """[B, F, Q] codes to [B, F * samples_per_frame] f32 samples in -1..1, one codec pass."""
+        ...
+
+    def trial_calls(self) -> list[Callable[[], object]]:
+        """Small calls that launch the codec's kernels once each, for threads to make.
+
+        Kernels that have to be compiled are compiled in parallel so, before the first real pass.
+        """
         ...
 
 

@@ -7,7 +7,8 @@ residual stream. `codec.py` holds the plain chain, which this one equals up to r
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -73,6 +74,21 @@ class FusedVocoder:
             rows = block(rows, after)
         return last_conv(rows, *self._last)
 
+    def trial_calls(self) -> list[Callable[[], object]]:
+        """A small call of each kernel variant; see `models.protocol.CodecLM.trial_calls`."""
+        first = self._head[0]
+
+        def rows(width: int) -> Tensor:
+            return first.new_zeros(1, 1, width)
+
+        calls: list[Callable[[], object]] = [
+            lambda: causal_conv(rows(first.shape[1]), *self._head, snake=self._snakes[0])
+        ]
+        for block in self._blocks:
+            calls += block.trial_calls()
+        calls.append(lambda: last_conv(rows(self._last[0].shape[1]), *self._last))
+        return calls
+
 
 class _Block:
     """A transposed convolution and three residual units; its own first SnakeBeta came before."""
@@ -99,6 +115,23 @@ class _Block:
         for unit, following in zip(self.units, [*self.units[1:], None], strict=True):
             x = unit(x, stream, after if following is None else following.before, following is None)
         return x
+
+    def trial_calls(self) -> list[Callable[[], object]]:
+        """The upsampling, a unit whose stream is read later, and the last one."""
+        channels, snake = self.bias.shape[0], self.units[0].before
+
+        def stream(rows: int) -> Tensor:
+            return self.weight.new_zeros(1, rows, channels, dtype=self.residual_dtype)
+
+        def upsample() -> None:
+            x = self.weight.new_zeros(1, 1, self.weight.shape[1])
+            causal_conv(x, self.weight, self.bias, snake=snake, raw=stream(self.rate))
+
+        def unit(index: int, is_last: bool) -> None:
+            x = self.weight.new_zeros(1, 1, channels)
+            self.units[index](x, stream(1), snake, is_last)
+
+        return [upsample, partial(unit, 0, False), partial(unit, -1, True)]
 
 
 class _Unit:

@@ -7,6 +7,7 @@ last prompt position is run by the first step and prefill makes no output but KV
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -301,6 +302,10 @@ class Qwen3TTS:
     def decode_audio(self, codes: Tensor) -> Tensor:
         """[B, F, Q] codes to [B, N] f32 samples, one pass."""
         return self._decoder.decode(codes)
+
+    def trial_calls(self) -> list[Callable[[], object]]:
+        """Calls of the codec's kernels; one of everything else comes with a frame."""
+        return [] if self._decoder.fused is None else self._decoder.fused.trial_calls()
 
     # ------------------------------------------------------------------ embeddings
 

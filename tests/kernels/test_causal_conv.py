@@ -87,6 +87,8 @@ def test_causal_conv_equals_its_reference(shape, dtype, device, error, tolerance
 )
 @pytest.mark.parametrize("tile", [SPLIT, BULK], ids=["pointers", "bulk"])
 def test_split_tiles_equal_the_reference(shape, tile, dtype, device, error, tolerance):
+    if "pointwise" in shape and device.type == "cuda":
+        pytest.skip("such a tile is refused on a GPU, as another test shows")
     check(*case(device, dtype, **shape), tile, error, 2 * tolerance(dtype))
 
 

@@ -83,7 +83,12 @@ def test_a_language_without_number_words_keeps_its_digits() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["<|" * 5000, "[" * 10_000, "*a" * 5000, "<a b=" * 3000, "1,234," * 3000, "9" * 20_000]
+    "text",
+    [
+        *("<|" * 5000, "[" * 10_000, "*a" * 5000, "<a b=" * 3000, "1,234," * 3000, "9" * 20_000),
+        *("\n" * 30_000, "🙂" * 30_000, "\xa0" * 30_000, "• " + "\n, " * 30_000, "• ," * 9_000),
+    ],
+    ids=lambda text: ascii(text[:3]),
 )
 def test_a_long_hostile_text_takes_no_longer_than_its_length(text: str) -> None:
     started = time.perf_counter()

@@ -58,7 +58,7 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     (re.compile(r"\A\s*\((?:" + _MANNERS + "|" + _TAG_WORDS + r")\)\s*(?=\S)"), ""),
     (re.compile(r"[\[\]]|[|｜]+>?|<(?=[|｜])"), " "),
 )
-_SIGN = re.compile(r"[<>&*_`#|｜~@\[\]\\{]|://|(?i:www\.)|^\s*[-+(]", re.MULTILINE)
+_SIGN = re.compile(r"[<>&*_`#|｜~@\[\]\\{]|://|(?i:www\.)|^[^\S\n]*[-+(]", re.MULTILINE)
 _URL = re.compile(
     rf"(?:\b(?:https?|ftp)://(?:www\.)?|\bwww\.)({_HOST})(?::\d{{1,5}})?"
     r"(?:[/?#](?:[^\s<>\"'()]{0,2000}[^\s<>\"'().,;:!?…。，])?)?",

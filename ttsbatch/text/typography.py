@@ -15,8 +15,11 @@ OWN_PUNCTUATION = frozenset(("zh", "ja", "ko"))
 _QUOTES = {**dict.fromkeys("‘’‚‛ʼ", "'"), **dict.fromkeys("“”„‟", '"')}
 _COMPATIBLE = ("<font>", "<wide>", "<narrow>")
 _BULLET = "•▪▫◦‣⁃●○■□➤➢►▶"
-_LEADING_BULLETS = re.compile(rf"\A[\s{_BULLET}]*[{_BULLET}]\s*|(?<=\n)\s*[{_BULLET}]\s*")
-_INNER_BULLETS = re.compile(rf"[\s,;]*[{_BULLET}][\s{_BULLET}]*")
+_ANY_BULLET = re.compile(f"[{_BULLET}]")
+# No pattern may begin anywhere in a run of white space and look for its end: a row of 50,000 line
+# breaks would take minutes.
+_LEADING_BULLETS = re.compile(rf"\A[\s{_BULLET}]*[{_BULLET}]\s*|(?<=\n)[^\S\n]*[{_BULLET}]\s*")
+_INNER_BULLETS = re.compile(rf"[\s,;]+([{_BULLET}][\s{_BULLET}]*)?|([{_BULLET}][\s{_BULLET}]*)")
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")  # what colours a terminal
 _HALF_WIDTH_KANA = re.compile("[\uff66-\uff9f]+")
 
@@ -66,5 +69,7 @@ def plain_letters(text: str, language: str) -> str:
     # A half-width kana and its voicing mark compose, so they are taken together.
     text = _HALF_WIDTH_KANA.sub(lambda m: unicodedata.normalize("NFKC", m[0]), text)
     text = text.translate(_PLAIN[language in OWN_PUNCTUATION])
+    if not _ANY_BULLET.search(text):
+        return text
     text = _LEADING_BULLETS.sub("", text)
-    return _INNER_BULLETS.sub(", ", text)
+    return _INNER_BULLETS.sub(lambda m: ", " if m.lastindex else m[0], text)

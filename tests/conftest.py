@@ -9,12 +9,18 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import hypothesis
 import pytest
 
 # Tiny models lose time to thread hand-over; set before anything imports torch or numpy.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
+
+# The same examples in every run; HYPOTHESIS_PROFILE=search looks for new ones.
+hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
+hypothesis.settings.register_profile("search", max_examples=2_000, deadline=None)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fixed"))
 
 # Kernel tests run in Triton's interpreter where there's no GPU; read when triton is imported, which
 # tests of other folders do before. What they call takes the reference all the same.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,7 @@ from ttsbatch.text.segment import (
     SENTENCE_PAUSE_S,
     TINY_S,
     WORD_PAUSE_S,
+    _sentences,
     pauses_s,
     split_text,
 )
@@ -146,6 +148,51 @@ def test_pieces_are_the_text_and_each_can_be_said(text: str, language: str, budg
     assert len(pauses_s(text, pieces)) == len(pieces) - 1
     if len(pieces) > 1:
         assert all(has_speech(p) and p == p.strip() for p in pieces)
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    ["Dr. Lee met Ms. May at 3.14 p.m. today! ", "他来了。你好吗？", "No end at all, only words "],
+)
+def test_sentence_ends_of_a_very_long_text_are_those_of_its_parts(sentence: str) -> None:
+    part = _sentences(sentence * 20, "en")
+    assert _sentences(sentence * 400, "en") == (part * 20 if len(part) > 1 else [sentence * 400])
+
+
+def test_a_text_of_many_sentences_takes_time_by_its_length() -> None:
+    text = "你好，世界。" * 16_000
+    started = time.perf_counter()
+    pieces = split_text(text, "zh")
+    assert time.perf_counter() - started < 5
+    assert "".join(pieces) == text
+
+
+_SCRIPTS = st.sampled_from(
+    [
+        *("abc", "ÀÉß", "жёк", "αβγ", "שלום", "مرحبا", "नमस्ते", "สวัสดี", "你好世", "ひらカ"),
+        *("안녕", "አማር", "တမိ", "ខ្មែ", "ＡＢ１", "𝐚𝐛", "\U00020000\U00020001"),
+        *("e\u0301o\u0308", "١٢", "12", "½Ⅳ"),
+    ]
+)
+_ANY_WORD = _SCRIPTS.flatmap(lambda letters: st.text(letters, min_size=1, max_size=40))
+_ANY_MARK = st.sampled_from(["", " ", " ", ". ", "。", "! ", ", ", "، ", "-", "…", "\n"])
+_ANY_SCRIPT = st.lists(st.tuples(_ANY_WORD, _ANY_MARK), min_size=1, max_size=60).map(
+    lambda pairs: "".join(word + mark for word, mark in pairs)
+)
+
+
+@given(_ANY_SCRIPT, st.sampled_from(["en", "zh", "ja", "ar", "hi", "th", "auto"]), st.floats(4, 20))
+@settings(max_examples=150, deadline=None)
+def test_pieces_of_any_script_are_the_text_and_keep_to_the_budget(
+    text: str, language: str, budget: float
+) -> None:
+    text = spoken(text)
+    pieces = split_text(text, language, budget)
+    assert squeezed("".join(pieces)) == squeezed(text)
+    if len(pieces) > 1:
+        assert all(has_speech(p) for p in pieces)
+    limit = budget + 2 * TINY_S + 1.0  # a tiny neighbour on either side; marks that are not said
+    assert all(expected_seconds(p, language) <= limit for p in pieces)
 
 
 _WORDS = st.lists(

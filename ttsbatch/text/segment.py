@@ -27,6 +27,8 @@ runs on reaches its cap after 52 s of frames.
 
 TINY_S = 1.5  # a word or two: said on its own it sounds cut out, and is the classic run-on
 
+_WINDOW_CHARS = 4_000  # looked at together for sentence ends: the package takes time by the square
+
 PARAGRAPH_PAUSE_S = 0.7
 SENTENCE_PAUSE_S = 0.35
 CLAUSE_PAUSE_S = 0.2
@@ -142,9 +144,20 @@ def _sentences(text: str, language: str) -> list[str]:
     """Sentences with the white space after them; joined they are the text."""
     from sentencex import segment
 
-    found = list(segment("en" if language == AUTO else language, text))
-    if "".join(found) != text:  # its promise; pieces that lose a word would be worse than long ones
-        return [text]
+    found: list[str] = []
+    start, size = 0, _WINDOW_CHARS
+    while start < len(text):
+        window = text[start : start + size]
+        units = list(segment("en" if language == AUTO else language, window))
+        if "".join(units) != window:  # its promise; a lost word would be worse than a long piece
+            units = [window]
+        if start + size < len(text):
+            if len(units) == 1:
+                size *= 2
+                continue
+            units.pop()  # it may go on after the window
+        found += units
+        start, size = start + sum(map(len, units)), _WINDOW_CHARS
     return _attached(found, lambda unit: not unit.strip())
 
 

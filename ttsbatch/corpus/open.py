@@ -129,6 +129,9 @@ def open_stream(file: CorpusFile) -> Iterator[Any]:
             return
         import pyarrow as pa
 
+        if not raw.read(1):  # which is how a failed copy looks, and unpacks to nothing in silence
+            raise CorpusError(f"{file.source}: has no bytes at all; expected {file.compression}")
+        raw.seek(0)
         with pa.CompressedInputStream(pa.PythonFile(raw, mode="r"), file.compression) as stream:
             yield stream
 

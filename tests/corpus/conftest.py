@@ -51,6 +51,7 @@ VOICES = card("voices", voices=("Ryan", "Vivian", "Serena"), options=SAMPLING | 
 CLONES = card("clones", options=SAMPLING | {"ref_audio", "ref_text"}, needs_reference=True)
 DESIGN = card("design", options=SAMPLING | {"instruct"})
 BOTH = card("both", voices=("Ryan",), options=SAMPLING | {"ref_audio", "ref_text"})
+ALL_CARDS = (ENGLISH, VOICES, CLONES, DESIGN, BOTH)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ttsbatch.text.duration import expected_seconds
+from ttsbatch.text.duration import _CLASSES, _EDGES_S, _RATES_S, expected_seconds
 
 
 @pytest.mark.parametrize(
@@ -41,3 +41,10 @@ def test_combining_marks_cost_nothing() -> None:
 @given(st.text(), st.text())
 def test_more_text_never_takes_less_time(a: str, b: str) -> None:
     assert 0.5 <= expected_seconds(a, "auto") <= expected_seconds(a + b, "auto")
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_a_text_of_ascii_takes_what_its_characters_take_in_any_text(text: str) -> None:
+    classes = text.translate(_CLASSES)
+    plain = _EDGES_S + sum(classes.count(c) * rate for c, rate in _RATES_S.items())
+    assert expected_seconds(text, "en") == plain

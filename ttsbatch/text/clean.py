@@ -29,4 +29,7 @@ def spoken(text: str) -> str:
 
 def has_speech(text: str) -> bool:
     """Whether `text` holds anything to say: a letter or a digit of any script."""
-    return any(c.isalnum() and c not in _BLANK_LETTERS for c in text)
+    for char in text:  # a loop and no generator: most texts end it at their first letter
+        if char.isalnum() and char not in _BLANK_LETTERS:
+            return True
+    return False

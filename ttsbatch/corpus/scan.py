@@ -7,19 +7,16 @@ passes give the same rows, so long as the files stay as they are.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
 
+from ttsbatch.corpus.idset import IdSet
 from ttsbatch.corpus.plainjson import plain_json
 from ttsbatch.corpus.read import read_corpus
 from ttsbatch.corpus.references import References
 from ttsbatch.corpus.rows import RowChecker, Warn
 from ttsbatch.plan import CorpusPlan, RowDefaults
 from ttsbatch.types import Failure, ModelCard, Record, Utterance
-
-# 96 bits: ten million ids take 0.7 GB, and two of them meet by chance once in 10**15 corpora.
-_DIGEST_BYTES = 12
 
 
 def scan(
@@ -59,18 +56,15 @@ def scan(
 
 
 def _scan(rows: Iterator[Record | Failure], checker: RowChecker) -> Iterator[Utterance | Failure]:
-    held: set[bytes] = set()
+    held = IdSet()
     for row in rows:
         checked = row if isinstance(row, Failure) else checker.resolve(row)
         row_id = checked.utterance_id if isinstance(checked, Failure) else checked.id
-        if row_id is not None:
-            digest = blake2b(row_id.encode(), digest_size=_DIGEST_BYTES).digest()
-            if digest in held:
-                assert isinstance(row, Record)
-                yield _duplicate(row, row_id)
-                continue
-            held.add(digest)
-        yield checked
+        if row_id is not None and not held.add(row_id):
+            assert isinstance(row, Record)
+            yield _duplicate(row, row_id)
+        else:
+            yield checked
 
 
 def _duplicate(row: Record, row_id: str) -> Failure:

@@ -89,15 +89,12 @@ def synthesize(
             if tally.rows > tally.finished_before and not stop.requested:
                 progress.phase(f"loading {card.name}")
                 speaker = _timed_load(card, plan, load, meter, tally.num_parallel)
-                for note in speaker.stats.notes:
-                    progress.message(note)
                 stack.callback(speaker.close)
                 stats = speaker.stats
                 if timeline is not None:
                     stats.on_span = sink.on_span = timeline.add
-                Production(plan.output, speaker, sink, meter, tally, progress, stop).run(
-                    corpus.todo()
-                )
+                production = Production(plan.output, speaker, sink, meter, tally, progress, stop)
+                production.run(corpus.todo())
             ended = "interrupted" if stop.requested else "finished"
         except KeyboardInterrupt:
             ended = "interrupted"

@@ -67,6 +67,7 @@ class Production:
         self._plan, self._speaker = plan, speaker
         self._sink, self._meter, self._tally = sink, meter, tally
         self._progress, self._stop = progress, stop
+        self._num_notes = 0  # of the speaker's, passed on
         self._open: dict[str, _Open] = {}
         self._again: deque[Segment] = deque()  # filled here, emptied on the speaker's thread
 
@@ -75,6 +76,7 @@ class Production:
         self._tally.start()
         self._meter.begin_speaking()
         self._progress.update(self._tally)
+        self._pass_notes_on()
         self._stop.watch(self._speaker)
         try:
             self._round(self._segments(rows))
@@ -100,6 +102,13 @@ class Production:
             if row.num_over == row.num_segments:
                 self._attempt_over(utterance, row)
             self._progress.update(self._tally)
+            self._pass_notes_on()
+
+    def _pass_notes_on(self) -> None:
+        notes = self._speaker.stats.notes
+        while self._num_notes < len(notes):
+            self._progress.message(notes[self._num_notes])
+            self._num_notes += 1
 
     def _segments(self, rows: Iterator[Utterance]) -> Iterator[Segment]:
         """Retries first, then new rows. Runs on the speaker's thread."""

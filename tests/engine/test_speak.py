@@ -162,9 +162,14 @@ def test_an_error_of_the_segments_surfaces() -> None:
         list(CodecLMSpeaker(FakeLM(), 2).speak(broken()))
 
 
-def test_a_bug_in_prepare_surfaces() -> None:
-    with pytest.raises(RuntimeError, match="a bug in prepare"):
-        list(CodecLMSpeaker(FakeLM(), 2).speak([segment("end 3"), segment("crash", seed=2)]))
+def test_a_bug_in_prepare_fails_its_row_and_the_others_are_made() -> None:
+    segments = [segment("end 3"), segment("crash", seed=2, name="bad"), segment("end 4", seed=3)]
+    done = list(CodecLMSpeaker(FakeLM(), 2).speak(segments))
+    ((said, failure),) = [x for x in done if isinstance(x, tuple)]
+    assert said is segments[1]
+    assert (failure.stage, failure.reason) == ("prepare", "engine_error")
+    assert failure.message == "RuntimeError: a bug in prepare"
+    assert len({check(x) for x in done if isinstance(x, Waveform)}) == 2
 
 
 def test_segments_are_pulled_on_another_thread_which_ends_with_the_speech() -> None:

@@ -191,7 +191,7 @@ class DecodeLoop:
         """Forget rows that an earlier run left behind when it broke off."""
         for owner in self._slots.owners():
             self._slots.release(owner)
-            del self._scheduled[owner.generation]
+        self._scheduled.clear()
         with torch.cuda.stream(self.stream):
             self._rows.active.zero_()
 

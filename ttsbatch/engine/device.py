@@ -53,3 +53,14 @@ def use_threads_for(device: torch.device, num_parameters: int) -> None:
     """
     if device.type == "cpu" and num_parameters < SMALL_MODEL_PARAMETERS:
         torch.set_num_threads(1)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a device, or the host, had no memory left for what was asked of it.
+
+    The allocator of torch has an exception of its own; the libraries below it say so in words.
+    """
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    words = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
+    return isinstance(error, RuntimeError) and any(w in str(error) for w in words)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Generic, TypeVar
 
 from ttsbatch.engine.slots import Job, SlotTable
-from ttsbatch.types import Failure, Segment
+from ttsbatch.types import Failure, Segment, Stage
 
 T = TypeVar("T")
 Refusal = tuple[Segment, Failure]
@@ -86,12 +86,17 @@ class _End:
 class JobQueue:
     """The jobs that wait; refusals of prepare are passed on as they come."""
 
-    def __init__(self, incoming: Prefetch[Job | Refusal], lookahead: int) -> None:
+    def __init__(
+        self, incoming: Prefetch[Job | Refusal] | None, lookahead: int, jobs: Iterable[Job] = ()
+    ) -> None:
+        """A queue of these jobs and what comes in, if anything does."""
         self._incoming, self._lookahead = incoming, lookahead
         self._heap: list[tuple[int, int, Job]] = []
         self._taken = 0
         self._stopped = False
         self.refusals: list[Refusal] = []
+        for job in jobs:
+            self._push(job)
 
     @property
     def num_waiting(self) -> int:
@@ -101,7 +106,7 @@ class JobQueue:
     @property
     def exhausted(self) -> bool:
         """No job waits and none will come."""
-        return not self._heap and (self._stopped or self._incoming.ended)
+        return not self._heap and (self._stopped or self._incoming is None or self._incoming.ended)
 
     def stop(self) -> None:
         """Hand out nothing more: what sits in a slot is finished, what waits is not begun."""
@@ -114,16 +119,21 @@ class JobQueue:
         What is handed out then depends on the rows alone, not on how fast they were prepared: the
         longest really come first, and a run can be repeated.
         """
+        if self._incoming is None:
+            return
         while not self._stopped and max(len(self._heap), len(self.refusals)) < self._lookahead:
             item = self._incoming.take()
             if item is None or self._stopped:
                 return
             if isinstance(item, Job):
-                # Among equals first come, first served.
-                heapq.heappush(self._heap, (-item.expected_frames, self._taken, item))
-                self._taken += 1
+                self._push(item)
             else:
                 self.refusals.append(item)
+
+    def _push(self, job: Job) -> None:
+        # Among equals first come, first served.
+        heapq.heappush(self._heap, (-job.expected_frames, self._taken, job))
+        self._taken += 1
 
     def next_fitting(self, slots: SlotTable) -> Job | None:
         """The longest job if it fits; a job that waits for pages lets no other past it."""
@@ -131,11 +141,24 @@ class JobQueue:
             return heapq.heappop(self._heap)[2]
         return None
 
+    def waiting(self) -> list[Job]:
+        """The jobs that have not been handed out, longest first."""
+        return [job for _, _, job in sorted(self._heap)]
+
 
 def prepared(
     segments: Iterable[Segment], prepare: Callable[[Segment], Job | Failure]
 ) -> Iterator[Job | Refusal]:
-    """Each segment as a job, or with the reason why it is none."""
+    """Each segment as a job, or with the reason why it is none; an error of `prepare` is one."""
     for segment in segments:
-        made = prepare(segment)
+        try:
+            made = prepare(segment)
+        except Exception as e:  # one row's trouble, whatever it is, must not stop the others
+            made = engine_failure(segment, f"{type(e).__name__}: {e}", "prepare")
         yield (segment, made) if isinstance(made, Failure) else made
+
+
+def engine_failure(segment: Segment, message: str, stage: Stage = "engine") -> Failure:
+    """The failure of a segment that is no fault of its row."""
+    u = segment.utterance
+    return Failure(u.source, u.line, u.id, stage, "engine_error", message)

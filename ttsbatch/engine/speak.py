@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
 
 from ttsbatch.engine.budget import make_job
 from ttsbatch.engine.decode import DecodeLoop, FinishedCodes
-from ttsbatch.engine.queue import JobQueue, Prefetch, Refusal, prepared
+from ttsbatch.engine.device import is_out_of_memory
+from ttsbatch.engine.isolate import Item, WatchedQueue, isolate
+from ttsbatch.engine.queue import JobQueue, Prefetch, Refusal, engine_failure, prepared
 from ttsbatch.engine.rehearse import rehearse
 from ttsbatch.engine.slots import Job
 from ttsbatch.engine.vocode import Vocoder
@@ -115,9 +117,10 @@ class CodecLMSpeaker:
         self._sizes = choose_sizes(
             model.spec, model.device, slots, self._free_bytes(), num_parallel
         )
+        self._keep_codes = keep_codes
         while True:
             try:
-                self._loop, self._vocoder = self._allocate(keep_codes)
+                self._loop, self._vocoder = self._allocate()
                 break
             except (torch.OutOfMemoryError, EngineError) as e:
                 half = self._sizes.num_slots // 2
@@ -125,8 +128,7 @@ class CodecLMSpeaker:
                     raise EngineError(f"{model.device}: {e}") from e
                 note = f"out of memory with {self._sizes.num_slots} slots; trying {half}"
                 self.stats.notes.append(note)
-            gc.collect()
-            torch.cuda.empty_cache()
+            self._free_unused()
             self._sizes = choose_sizes(model.spec, model.device, half, self._free_bytes() // 2)
         self._jobs: JobQueue | None = None
         self._stopped = False
@@ -141,14 +143,19 @@ class CodecLMSpeaker:
         free = min(free, allowed - torch.cuda.memory_reserved(device))
         return int(max(free - CODEC_BYTES, 0) * KV_SHARE_OF_FREE)
 
-    def _allocate(self, keep_codes: bool) -> tuple[DecodeLoop, Vocoder]:
+    def _allocate(self) -> tuple[DecodeLoop, Vocoder]:
         s = self._sizes
         if self._cuda:
             started = time.perf_counter()
             rehearse(self._model, s.max_positions)
             self.stats.add_seconds("warmup", time.perf_counter() - started)
         loop = DecodeLoop(self._model, s.num_slots, s.num_pages, s.max_positions, self.stats)
-        return loop, Vocoder(self._model, self.stats, keep_codes, after=loop.stream)
+        return loop, Vocoder(self._model, self.stats, self._keep_codes, after=loop.stream)
+
+    def _free_unused(self) -> None:
+        gc.collect()
+        if self._cuda:
+            torch.cuda.empty_cache()
 
     def speak(self, segments: Iterable[Segment]) -> Iterator[Waveform | Refusal]:
         """Speak every segment once; see `models.protocol.Speaker`.
@@ -164,26 +171,75 @@ class CodecLMSpeaker:
         if self._cuda:
             torch.cuda.set_device(self._model.device)
         depth = max(MIN_LOOKAHEAD, LOOKAHEAD_PER_SLOT * self._sizes.num_slots)
-        vocoder = self._vocoder
-        vocoder.clear()
         source = prepared(segments, self._prepare)
         with Prefetch(source, depth, "ttsbatch-prepare") as incoming:
-            self._jobs = JobQueue(incoming, depth)
+            self._jobs = jobs = WatchedQueue(incoming, depth)
             if self._stopped:
-                self._jobs.stop()
-            for item in self._loop.run(self._jobs):
-                if not isinstance(item, FinishedCodes):
-                    yield item
-                elif len(item.codes) == 0:
-                    yield item.job.prompt.segment, _no_frames(item.job.prompt.segment)
-                else:
-                    vocoder.add(item)
-                    yield from vocoder.ready()
-            yield from vocoder.drain()
+                jobs.stop()
+            while (yield from self._until_short_of_memory(jobs)):
+                pass
         if self._cuda:
             peak = torch.cuda.max_memory_allocated(self._model.device)
             self.stats.peak_device_memory_bytes = peak
         self.stats.kernel_fallbacks = dict(fallbacks - self._fallbacks_before)
+
+    def _until_short_of_memory(self, jobs: WatchedQueue) -> Generator[Item, None, bool]:
+        """Decode a queue; whether it has to be gone on with after rows were set apart."""
+        try:
+            yield from jobs.decoded_by(self._decode)
+            return False
+        except Exception as e:
+            if not is_out_of_memory(e):
+                raise
+            apart = jobs.take_back()
+            if not apart and self._sizes.num_slots == 1:
+                raise EngineError(f"{self._model.device}: {e}") from e
+        self._free_unused()
+        self.stats.notes.append(
+            f"out of memory with {len(apart)} rows in {self._sizes.num_slots} slots; "
+            "they are decoded again apart from the others"
+        )
+        num_refused = 0
+        for item in isolate(apart, self._decode, self._free_unused):
+            num_refused += isinstance(item, tuple) and item[1].reason == "engine_error"
+            yield item
+        if not num_refused:  # no row is to blame but their number
+            self._halve()
+        return True
+
+    def _decode(self, jobs: JobQueue) -> Iterator[Item]:
+        """Decode and vocode a queue."""
+        self._vocoder.clear()
+        for item in self._loop.run(jobs):
+            if not isinstance(item, FinishedCodes):
+                yield item
+            elif len(item.codes) == 0:
+                segment = item.job.prompt.segment
+                yield segment, engine_failure(segment, "the model ended before the first frame")
+            else:
+                self._vocoder.add(item)
+                yield from self._vocoder.ready()
+        yield from self._vocoder.drain()
+
+    def _halve(self) -> None:
+        """Go on with half the slots and half the KV, but room for the longest row.
+
+        Raises:
+            EngineError: not even one slot can be allocated again.
+        """
+        del self._loop, self._vocoder
+        while True:
+            old = self._sizes
+            pages = max((old.num_pages - 1) // 2, old.max_positions // PAGE_SIZE)
+            self._sizes = Sizes(max(1, old.num_slots // 2), pages + 1, old.max_positions)
+            self.stats.notes.append(f"going on with {self._sizes.num_slots} slots")
+            self._free_unused()
+            try:
+                self._loop, self._vocoder = self._allocate()
+                return
+            except (torch.OutOfMemoryError, EngineError) as e:
+                if old.num_slots == 1:
+                    raise EngineError(f"{self._model.device}: {e}") from e
 
     def stop(self) -> None:
         """Begin nothing more; what sits in a slot is finished and still comes out of `speak`."""
@@ -215,9 +271,3 @@ class CodecLMSpeaker:
             return Failure(u.source, u.line, u.id, "prepare", "too_long", message)
         # What does not fit is cut there, and says so: such a row ends with "length".
         return replace(job, cap_frames=min(job.cap_frames, left))
-
-
-def _no_frames(segment: Segment) -> Failure:
-    u = segment.utterance
-    message = "the model ended before the first frame"
-    return Failure(u.source, u.line, u.id, "engine", "engine_error", message)

@@ -25,11 +25,15 @@ class FakeSpeaker:
     stats: EngineStats = field(default_factory=lambda: EngineStats(devices=["fake"]))
     asked: list[tuple[str, int]] = field(default_factory=list)  # (utterance id, attempt)
     lookahead: int = 1
+    backwards: bool = False  # what it takes together, it speaks last first
+    forgives: str = ""  # this text is not refused
     on_spoken: Callable[[Segment], None] = lambda segment: None
     stopped: bool = False
     closed: bool = False
 
     def speak(self, segments: Iterable[Segment]) -> Iterator[Waveform | tuple[Segment, Failure]]:
+        if self.backwards:
+            segments = reversed(list(segments))
         queue: list[Segment] = []
         source = iter(segments)
         while True:
@@ -48,7 +52,7 @@ class FakeSpeaker:
         words = segment.utterance.text.split()  # as given: `spoken_text` has no digits
         if words[0] == "break":
             raise EngineError("the device fell off")
-        if words[0] == "refuse":
+        if words[0] == "refuse" and segment.utterance.text != self.forgives:
             u = segment.utterance
             return segment, Failure(u.source, u.line, u.id, "engine", "engine_error", "refused")
         rng = np.random.default_rng(

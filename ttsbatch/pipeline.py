@@ -7,7 +7,7 @@ loaded; the second produces what is not finished yet (`production.py`).
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -34,6 +34,8 @@ from ttsbatch.types import (
     ModelCard,
     Utterance,
 )
+
+_MOST_SHOWN = 10  # rows that are told of one by one
 
 Load = Callable[[ModelCard, RunPlan], Speaker]
 
@@ -82,6 +84,7 @@ def synthesize(
         meter, tally = Meter(), Tally()
         corpus = _Corpus(plan, card, sink, meter, tally, stdin, stop)
         progress.phase("checking rows")
+        _say_what_is_lost(sink.find_lost(), progress)
         corpus.validate(progress)
         stats = EngineStats()
         ended: Ended = "failed"
@@ -147,10 +150,18 @@ class _Corpus:
                 yield row
 
     def _rejects(self, progress: Progress) -> Iterator[Failure]:
-        tally = self._tally
+        tally, num_kept = self._tally, 0
         for row in self._scan(progress.message):
             if self._stop.requested:
                 return
+            if isinstance(row, Failure) and self._is_kept(row):
+                self._meter.count_row(finished=True)
+                tally.rows += 1
+                tally.finished_before += 1
+                num_kept += 1
+                if num_kept <= _MOST_SHOWN:
+                    progress.message(f"{row.source}:{row.line}: kept as it was made: {row.message}")
+                continue
             if isinstance(row, Failure):
                 tally.rejected += 1
                 yield row
@@ -169,6 +180,15 @@ class _Corpus:
                     seconds = min(seconds, SEGMENT_S)
                 longest_s = min(seconds, row.max_seconds or seconds)
                 tally.longest_s = max(tally.longest_s, longest_s)
+        if num_kept > _MOST_SHOWN:
+            progress.message(f"{num_kept:,} rows were kept so")
+
+    def _is_kept(self, failure: Failure) -> bool:
+        """Whether a finished row is only short of its reference, which may be back tomorrow."""
+        row, row_id = failure.row, failure.utterance_id
+        names_clip = isinstance(row, Mapping) and bool(row.get("ref_audio"))
+        is_away = names_clip and failure.reason in ("ref_missing", "ref_unreadable")
+        return is_away and row_id is not None and self._sink.has(row_id)
 
     def _scan(self, warn: Callable[[str], None] | None) -> Iterator[Utterance | Failure]:
         return scan(
@@ -179,6 +199,12 @@ class _Corpus:
             warn=warn,
             references=self._references,
         )
+
+
+def _say_what_is_lost(paths: list[str], progress: Progress) -> None:
+    if paths:
+        more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+        progress.message(f"made again, since gone or cut short: {paths[0]}{more}")
 
 
 def _expected_s(utterance: Utterance) -> float:

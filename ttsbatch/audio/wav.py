@@ -20,3 +20,11 @@ def encode_wav(samples: npt.NDArray[np.int16], sample_rate_hz: int) -> bytes:
     buffer = io.BytesIO()
     soundfile.write(buffer, samples, sample_rate_hz, format="WAV", subtype="PCM_16")
     return buffer.getvalue()
+
+
+_HEADER_BYTES = 44
+
+
+def wav_bytes(num_samples: int) -> int:
+    """Size of the file that `encode_wav` makes of so many samples."""
+    return _HEADER_BYTES + 2 * num_samples

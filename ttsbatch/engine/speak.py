@@ -153,8 +153,8 @@ class CodecLMSpeaker:
         return loop, Vocoder(self._model, self.stats, self._keep_codes, after=loop.stream)
 
     def _free_unused(self) -> None:
-        gc.collect()
         if self._cuda:
+            gc.collect()
             torch.cuda.empty_cache()
 
     def speak(self, segments: Iterable[Segment]) -> Iterator[Waveform | Refusal]:

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -52,11 +54,15 @@ def _paths(commits: Path) -> tuple[Path, Path, Path]:
 
 def _remove_replaced_files(out: Path, manifest: Path, live: Records, dead: Records) -> None:
     replaced = np.isin(live["id_hi"], dead["id_hi"])
-    in_use = {path for line in read_lines(manifest, live[replaced]) for path in _files(line)}
-    gone = {path for line in read_lines(manifest, dead) for path in _files(line)} - in_use
+    in_use = {
+        path for line in read_lines(manifest, live[replaced]) for path in files_of(json.loads(line))
+    }
+    gone = {
+        path for line in read_lines(manifest, dead) for path in files_of(json.loads(line))
+    } - in_use
     remove_files([out / path for path in sorted(gone)], out)
 
 
-def _files(line: bytes) -> list[str]:
-    row = json.loads(line)
+def files_of(row: Mapping[str, Any]) -> list[str]:
+    """The files that a manifest line names, relative to OUT."""
     return [p for p in (row["audio_filepath"], row.get("codes_filepath")) if p]

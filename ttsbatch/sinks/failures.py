@@ -2,7 +2,7 @@
 
 The rejects are written whole, before a model loads. What follows them in an old file are the
 failures of earlier sessions; those rows are tried again, and a line stays where it was if its row
-fails in the same way, so a rerun that changes nothing changes no byte.
+fails in the same way, whichever row is done first, so a rerun that changes nothing changes no byte.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 from pathlib import Path
 
 from ttsbatch.sinks.durable import as_sink_error, cut_file, naming, sync_path, write_all
@@ -40,8 +41,7 @@ class FailureFile:
     def __init__(self, path: Path, temp_folder: Path) -> None:
         self.path = path
         self._temp_folder = temp_folder
-        self._old = b""  # failures of earlier sessions that may come again
-        self._kept_bytes = 0  # of the file: what this session stands by
+        self._old: set[bytes] = set()  # digests of earlier sessions' lines that may come again
         self.changed = False
         self.num_rejected = 0
         self.num_failed = 0
@@ -66,46 +66,62 @@ class FailureFile:
             os.close(fd)
         with as_sink_error(self.path):
             self._install(temp, size)
-        self._kept_bytes = size
         self.num_rejected, self.num_failed = num, 0
         return num
 
     def _install(self, temp: Path, size: int) -> None:
         if self.path.exists() and _begins_with(self.path, temp):
             temp.unlink()
-            with self.path.open("rb") as file:
-                file.seek(size)
-                self._old = file.read()
+            self._read_old(size)
         else:
             sync_path(temp)
             os.replace(temp, self.path)
             sync_path(self.path.parent)
             self.changed = True
 
+    def _read_old(self, rejects_bytes: int) -> None:
+        end = rejects_bytes
+        with self.path.open("rb") as file:
+            file.seek(end)
+            for line in file:
+                if line.endswith(b"\n"):
+                    self._old.add(_digest(line))
+                    end += len(line)
+        cut_file(self.path, end)  # a line that a kill tore
+
     def fail(self, failure: Failure) -> None:
         """Add one failure, durably."""
         line = failure_line(failure)
         self.num_failed += 1
-        if self._old.startswith(line):
-            self._old = self._old[len(line) :]
-        else:
-            self.forget_old()
-            fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-            try:
-                with naming(self.path):
-                    write_all(fd, line)
-                    os.fsync(fd)
-            finally:
-                os.close(fd)
-            self.changed = True
-        self._kept_bytes += len(line)
+        if (digest := _digest(line)) in self._old:
+            self._old.remove(digest)
+            return
+        fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            with naming(self.path):
+                write_all(fd, line)
+                os.fsync(fd)
+        finally:
+            os.close(fd)
+        self.changed = True
 
     def forget_old(self) -> None:
         """Drop the lines of earlier sessions that did not come again."""
-        if self._old:
-            cut_file(self.path, self._kept_bytes)
-            self._old = b""
-            self.changed = True
+        if not self._old:
+            return
+        temp = self._temp_folder / "failures.new"
+        with self.path.open("rb") as old, temp.open("wb") as new:
+            new.writelines(line for line in old if _digest(line) not in self._old)
+            new.flush()
+            os.fsync(new.fileno())
+        os.replace(temp, self.path)
+        sync_path(self.path.parent)
+        self._old.clear()
+        self.changed = True
+
+
+def _digest(line: bytes) -> bytes:
+    return blake2b(line, digest_size=16).digest()
 
 
 def _batches(failures: Iterable[Failure]) -> Iterator[list[Failure]]:

@@ -11,19 +11,21 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from ttsbatch.audio.wav import encode_wav
+from ttsbatch.audio.wav import encode_wav, wav_bytes
 from ttsbatch.sinks.durable import make_folders, remove_files, sync_files, sync_path, write_file
 from ttsbatch.sinks.names import NameBook, fold, own_path
 from ttsbatch.types import ShardRecord
 
 _SHARD = re.compile(r"shard-(\d{5,})")
 _OURS = (".wav", ".npy")
+_NPY_END = b'.npy"}\n'  # of the manifest line of a row with codes
+_NPY_HEADER_BYTES = 128  # of an array of two dimensions
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +79,35 @@ class FolderLayout:
                 with contextlib.suppress(OSError):  # not empty, or gone with its last stray
                     os.rmdir(folder)
 
-    def place(self, record: ShardRecord) -> Placed:
-        """Choose the row's shard and name."""
+    def is_whole(self, audio_path: str, num_samples: int, line: bytes) -> bool:
+        """Whether a finished row's files are there and of the right size; opens none.
+
+        Args:
+            audio_path: as the manifest line has it.
+            num_samples: of the row.
+            line: its manifest line.
+        """
+        try:
+            if os.stat(f"{self._out}/{audio_path}").st_size != wav_bytes(num_samples):
+                return False
+            if not line.endswith(_NPY_END):
+                return True
+            row = json.loads(line)
+            size = os.stat(f"{self._out}/{row['codes_filepath']}").st_size
+            frame_bytes, rest = divmod(size - _NPY_HEADER_BYTES, max(row["num_frames"], 1))
+            return frame_bytes > 0 and rest == 0
+        except OSError:
+            return False
+
+    def place(self, record: ShardRecord, avoid: Collection[str | None] = ()) -> Placed:
+        """Choose the row's shard and name; in the next shard if the name is one to `avoid`."""
+        placed = self._place(record)
+        if placed.audio_path in avoid or (placed.codes_path or "") in avoid:
+            self._num_rows = self._shard_size
+            placed = self._place(record)
+        return placed
+
+    def _place(self, record: ShardRecord) -> Placed:
         if self._num_rows >= self._shard_size:
             self._shard, self._num_rows, self._taken = self._shard + 1, 0, {}
         u = record.utterance

@@ -2,7 +2,8 @@
 
 A row is finished once its record is here; whatever else a crash left behind is then known to be a
 leftover. Records are fixed-size and carry their own checksum, so a torn tail is seen at any byte,
-and ten million of them load in seconds. A replaced row is first taken back by a GONE record.
+and ten million of them load in seconds. The last record of an id counts: a MADE record replaces
+an earlier one, a GONE record takes the row back, as it must before its file is overwritten.
 """
 
 from __future__ import annotations
@@ -101,6 +102,12 @@ class Finished:
     def __len__(self) -> int:
         return len(self.id_hi)
 
+    @property
+    def num_doubled(self) -> int:
+        """Records of ids that have an earlier one."""
+        # Two ids that share 64 bits do not occur; if they did, a needless compaction would follow.
+        return int(np.count_nonzero(self.id_hi[1:] == self.id_hi[:-1]))
+
     def find(self, hashed_id: tuple[int, int]) -> tuple[int, int] | None:
         """(first half of the key, position of the record), or None."""
         i = bisect_left(self.id_hi.data, hashed_id[0])  # half the time of a searchsorted
@@ -119,7 +126,7 @@ class Scan:
     finished: Finished
     totals: Totals
     last_session: int = 0
-    num_gone: int = 0
+    num_replaced: int = 0  # rows of which a GONE or a later MADE record says that they are no more
     manifest_bytes: int = 0  # where the last valid line ends
     last_shard: int = 0
     last_rows: Records = field(default_factory=lambda: np.zeros(0, RECORD))  # MADE, last shard
@@ -187,6 +194,7 @@ def scan(path: Path, manifest_bytes: int) -> Scan:
         if cut or len(bad):
             break
     out.finished = Finished.of(parts)
+    out.num_replaced += out.finished.num_doubled
     out.size_bytes = len(MAGIC) + good * RECORD.itemsize
     return out
 
@@ -198,7 +206,7 @@ def _take(out: Scan, parts: list[Records], start: int, records: Records) -> None
     for row in records[records["kind"] == SESSION]:
         out.totals.begin_session(int(row["session"]), float(row["elapsed_s"]))
         out.last_session = max(out.last_session, int(row["session"]))
-    out.num_gone += int(np.count_nonzero(records["kind"] == GONE))
+    out.num_replaced += int(np.count_nonzero(records["kind"] == GONE))
     made_at = np.flatnonzero(records["kind"] == MADE)
     made = records[made_at]
     if not len(made):

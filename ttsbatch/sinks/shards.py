@@ -8,18 +8,19 @@ a crash left is removed by the next run, which makes those rows again.
 from __future__ import annotations
 
 import contextlib
+import json
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from ttsbatch.errors import SinkError
 from ttsbatch.plan import RunPlan
 from ttsbatch.sinks import ledger
-from ttsbatch.sinks.compact import compact, finish_compaction
+from ttsbatch.sinks.compact import compact, files_of, finish_compaction
 from ttsbatch.sinks.durable import (
     AppendFile,
     as_sink_error,
@@ -33,6 +34,7 @@ from ttsbatch.sinks.failures import FailureFile
 from ttsbatch.sinks.keys import content_key, run_settings, settings_fingerprint
 from ttsbatch.sinks.layout import FolderLayout, Placed
 from ttsbatch.sinks.lock import OutLock
+from ttsbatch.sinks.lost import changed_by_hand, find_lost
 from ttsbatch.sinks.manifest import manifest_line, read_lines
 from ttsbatch.sinks.names import NameBook
 from ttsbatch.sinks.outdir import check_settings, claim_folder, read_run, run_json
@@ -57,10 +59,20 @@ class ShardSink:
         plan: RunPlan,
         card: ModelCard,
         *,
+        keep_old: bool = False,
         group_seconds: float = GROUP_SECONDS,
         group_rows: int = GROUP_ROWS,
     ) -> None:
         """Open OUT.
+
+        Args:
+            out: the folder.
+            plan: of the run.
+            card: of its model.
+            keep_old: a row that replaces another never takes its file's name, so that a kill
+                leaves the old one or the new one.
+            group_seconds: how long a finished row waits for others to be committed with.
+            group_rows: the most rows of a commit.
 
         Raises:
             PlanError: OUT was begun with other settings; nothing in it was changed.
@@ -71,6 +83,7 @@ class ShardSink:
         self.on_span: Callable[[str, float], None] | None = None  # told of busy times as they end
         self.num_written = 0
         self._model = card.name
+        self._keep_old = keep_old
         settings = run_settings(plan, card)
         self._fingerprint = settings_fingerprint(settings)
         folder = claim_folder(out)
@@ -109,20 +122,21 @@ class ShardSink:
         self._failures = FailureFile(self.out / "failures.jsonl", self._temp_folder)
         finish_compaction(self._manifest_path, self._commits_path)
         found = self._scan()
-        if found.num_gone:
+        if found.num_replaced:
             self._cut(found)
             self._compact(found.size_bytes)
             found = self._scan()
         lines = list(read_lines(self._manifest_path, found.last_rows))
         if not all(line.startswith(b'{"id": ') and line.endswith(b"}\n") for line in lines):
-            raise SinkError(
-                f"{self._manifest_path}: was changed since it was written (its lines are not "
-                "where the ledger has them); restore it, or write to another folder"
-            )
+            raise changed_by_hand(self._manifest_path)
         self._cut(found)
         self._layout.recover(found.last_shard, lines)
         self._finished, self.totals = found.finished, found.totals
+        self._ledger_bytes = found.size_bytes
+        self._lost: dict[int, str] = {}  # position in the ledger -> audio path
         self._num_replaced = 0
+        self._num_withdrawn = 0
+        self._to_withdraw: list[tuple[int, int]] = []
         self._session_noted = False
         self.session = found.last_session + 1
 
@@ -169,7 +183,39 @@ class ShardSink:
     def is_finished(self, utterance: Utterance) -> bool:
         """Whether an earlier session made this very row: same id, content and settings."""
         found = self._finished.find(ledger.id_hash(utterance.id))
-        return found is not None and found[0] == ledger.key_hash(self.key_of(utterance))[0]
+        if found is None or found[1] in self._lost:
+            return False
+        return found[0] == ledger.key_hash(self.key_of(utterance))[0]
+
+    def has(self, utterance_id: str) -> bool:
+        """Whether an earlier session made a row of this id, whatever it said, and it is whole."""
+        found = self._finished.find(ledger.id_hash(utterance_id))
+        return found is not None and found[1] not in self._lost
+
+    def find_lost(self) -> list[str]:
+        """Audio paths of finished rows whose files are gone or cut short.
+
+        From now on those rows count as not finished.
+
+        Raises:
+            SinkError: the manifest was changed by hand.
+        """
+        with as_sink_error(self.out):
+            self._lost = find_lost(
+                self._manifest_path, self._commits_path, self._ledger_bytes, self._layout.is_whole
+            )
+        return list(self._lost.values())
+
+    def line_of(self, utterance_id: str) -> dict[str, Any] | None:
+        """The manifest line of a finished row, or None."""
+        found = self._finished.find(ledger.id_hash(utterance_id))
+        return None if found is None else self._old_line(found[1])
+
+    def _old_line(self, position: int) -> dict[str, Any]:
+        record = ledger.read_record(self._commits_path, position)
+        (line,) = read_lines(self._manifest_path, record)
+        row: dict[str, Any] = json.loads(line)
+        return row
 
     # -- rows that are not made
 
@@ -186,10 +232,12 @@ class ShardSink:
     @property
     def changed(self) -> bool:
         """Whether this session wrote anything."""
-        return self.num_written > 0 or self._failures.changed
+        return self.num_written > 0 or self._num_withdrawn > 0 or self._failures.changed
 
     def reject(self, failures: Iterable[Failure]) -> int:
         """Write the rejects of the whole corpus; the iterator is pulled once, to its end.
+
+        A finished row that is rejected now is taken out: an id is in one place.
 
         Returns:
             Their number.
@@ -197,16 +245,55 @@ class ShardSink:
         Raises:
             SinkError: failures.jsonl cannot be written.
         """
-        return self._failures.reject(failures)
+        return self._failures.reject(self._withdrawing(failures))
+
+    def _withdrawing(self, failures: Iterable[Failure]) -> Iterator[Failure]:
+        for failure in failures:
+            if failure.reason != "duplicate_id":
+                self._withdraw_later(failure.utterance_id)
+            yield failure
+        self._withdraw()  # before their lines get their name: an id missing is no id doubled
 
     def fail(self, failure: Failure) -> None:
         """Add a row that failed as it was made; it is tried again by the next session.
+
+        An older version of the row is taken out: it is not what the corpus says any more.
 
         Raises:
             SinkError: failures.jsonl cannot be written.
         """
         with as_sink_error(self._failures.path):
             self._failures.fail(failure)
+        self._withdraw_later(failure.utterance_id)
+
+    def _withdraw_later(self, utterance_id: str | None) -> None:
+        if utterance_id is not None:
+            hashed = ledger.id_hash(utterance_id)
+            if self._finished.find(hashed) is not None:
+                self._to_withdraw.append(hashed)
+
+    def _withdraw(self) -> None:
+        """Take rows out of the ledger, while the writer has nothing to do."""
+        for i in range(0, len(self._to_withdraw), ledger.MAX_GROUP_ROWS):
+            hashes = self._to_withdraw[i : i + ledger.MAX_GROUP_ROWS]
+            with as_sink_error(self._commits_path):
+                self._commits_file().append(self._session_note() + self._gone(hashes))
+            for hashed in hashes:
+                self._take_off(self._finished.find(hashed))
+        self._num_withdrawn += len(self._to_withdraw)
+        self._to_withdraw.clear()
+
+    def _gone(self, hashes: Sequence[tuple[int, int]]) -> bytes:
+        gone = np.zeros(len(hashes), ledger.RECORD)
+        gone["kind"], gone["session"] = ledger.GONE, self.session
+        for note, hashed in zip(gone, hashes, strict=True):
+            note["id_hi"], note["id_lo"] = hashed
+        return ledger.seal(gone)
+
+    def _take_off(self, found: tuple[int, int] | None) -> None:
+        assert found is not None
+        self.totals.add(ledger.read_record(self._commits_path, found[1]), sign=-1)
+        self._num_replaced += 1
 
     # -- rows that are made
 
@@ -225,6 +312,7 @@ class ShardSink:
             SinkError: a row could not be written.
         """
         self._writer.flush()
+        self._withdraw()
 
     def note_session(self) -> None:
         """Put this session into the ledger even if it has made no row. After `flush` only.
@@ -254,6 +342,7 @@ class ShardSink:
         try:
             with as_sink_error(self.out):
                 self._writer.close()
+                self._withdraw()
                 if self._num_replaced and self._commits is not None:
                     self._compact(self._commits.size_bytes)
                     self._num_replaced = 0
@@ -281,20 +370,28 @@ class ShardSink:
         if self._manifest is None:
             self._manifest = AppendFile(self._manifest_path)
         commits = self._commits_file()
-        placed = [(record, self._layout.place(record)) for record, _ in group]
+        old = [self._old_files(record) for record, _ in group]
+        placed = [
+            (record, self._layout.place(record, files if self._keep_old else ()))
+            for (record, _), files in zip(group, old, strict=True)
+        ]
         staged = self._layout.stage(placed, self._count_encode)
-        notes, replaced = self._notes(group)
-        if notes:
+        overwritten = [
+            ledger.id_hash(record.utterance.id)
+            for (record, p), files in zip(placed, old, strict=True)
+            if not files.isdisjoint({p.audio_path, p.codes_path})
+        ]
+        if notes := self._session_note() + self._gone(overwritten):
             commits.append(notes)
         self._layout.publish(staged)
         lines = [manifest_line(r, self._model, p.audio_path, p.codes_path) for r, p in placed]
         offset = self._manifest.append(b"".join(lines))
         records = self._ledger_records(group, placed, lines, offset)
         commits.append(ledger.seal(records))
-        for old in replaced:
-            self.totals.add(old, sign=-1)
+        for (record, _), files in zip(group, old, strict=True):
+            if files:
+                self._take_off(self._finished.find(ledger.id_hash(record.utterance.id)))
         self.totals.add(records)
-        self._num_replaced += len(replaced)
         self.num_written += len(group)
 
     def _commits_file(self) -> AppendFile:
@@ -307,18 +404,10 @@ class ShardSink:
         if self.on_span is not None:
             self.on_span("encode", seconds)
 
-    def _notes(self, group: list[tuple[ShardRecord, Spent]]) -> tuple[bytes, list[ledger.Records]]:
-        """What the ledger must hold before the names change, and the rows that are replaced."""
-        gone = np.zeros(len(group), ledger.RECORD)
-        replaced: list[ledger.Records] = []
-        for record, _ in group:
-            hashed = ledger.id_hash(record.utterance.id)
-            if (found := self._finished.find(hashed)) is not None:
-                note = gone[len(replaced)]
-                note["kind"], note["session"] = ledger.GONE, self.session
-                note["id_hi"], note["id_lo"] = hashed
-                replaced.append(ledger.read_record(self._commits_path, found[1]))
-        return self._session_note() + ledger.seal(gone[: len(replaced)]), replaced
+    def _old_files(self, record: ShardRecord) -> set[str]:
+        """The files of the row that a record replaces; none where it replaces none."""
+        line = self.line_of(record.utterance.id)
+        return set() if line is None else set(files_of(line))
 
     def _session_note(self) -> bytes:
         """The record that begins this session, and the header of a new ledger; only once."""

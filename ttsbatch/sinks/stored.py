@@ -57,7 +57,7 @@ class FinishedRows:
         self.totals = found.totals
         self._end = found.size_bytes
         self._live = None
-        if found.num_gone:
+        if found.num_replaced:
             self._live = ledger.live_rows(self._commits, self._end)[0]
         self._count = len(found.finished) if self._live is None else len(self._live)
         if self._end and self._goes_on():

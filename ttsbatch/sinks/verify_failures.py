@@ -64,7 +64,9 @@ class FailuresRead:
                 if row_id is None or reason == "duplicate_id":
                     continue
                 if row_id in seen:
-                    findings.add("doubled", row_id, f"{path.name}:{number}: its second failure")
+                    is_left = killed and not is_reject
+                    message = f"{path.name}:{number}: its second failure"
+                    findings.add("leftover" if is_left else "doubled", row_id, message)
                 elif is_made(row_id):
                     message = f"{path.name}:{number}: {reason}, but the manifest has the row too"
                     is_left = killed and not is_reject

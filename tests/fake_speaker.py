@@ -12,6 +12,7 @@ from ttsbatch.errors import EngineError
 from ttsbatch.types import EngineStats, Failure, ModelCard, Segment, Waveform
 
 RATE_HZ = 24_000
+LENGTH_FACTOR = 1.0  # of what is spoken, for tests that change it
 
 
 @dataclass
@@ -61,7 +62,7 @@ class FakeSpeaker:
         loudness = 3_000
         if words[0] == "mumble" and segment.attempt < int(words[1]):
             loudness = 3
-        num_samples = round(segment.expected_s * RATE_HZ)
+        num_samples = round(segment.expected_s * LENGTH_FACTOR * RATE_HZ)
         samples = np.clip(rng.normal(0, loudness, num_samples), -32_000, 32_000)
         return Waveform(segment, samples.astype(np.int16), RATE_HZ, "stop", 0)
 

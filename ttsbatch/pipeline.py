@@ -91,7 +91,7 @@ def synthesize(
         try:
             if tally.rows > tally.finished_before and not stop.requested:
                 progress.phase(f"loading {card.name}")
-                speaker = _timed_load(card, plan, load, meter, tally.num_parallel)
+                speaker = timed_load(card, plan, load, meter, tally.num_parallel)
                 stack.callback(speaker.close)
                 stats = speaker.stats
                 if timeline is not None:
@@ -107,9 +107,10 @@ def synthesize(
         return report
 
 
-def _timed_load(
+def timed_load(
     card: ModelCard, plan: RunPlan, load: Load | None, meter: Meter, num_parallel: int
 ) -> Speaker:
+    """Load the plan's model, to speak so many rows at once; the time goes to the meter."""
     started = time.perf_counter()
     if load is None:
         speaker = open_speaker(card, plan.engine, plan.output.save_codes, num_parallel)

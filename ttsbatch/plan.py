@@ -89,6 +89,26 @@ class RunPlan:
         """The whole plan as plain JSON values."""
         return asdict(self)
 
+    @classmethod
+    def from_json(cls, values: Any) -> RunPlan:
+        """The plan that `to_json` gave.
+
+        Raises:
+            PlanError: a plan of another version.
+        """
+        try:
+            corpus, rows = values["corpus"], values["rows"]
+            return cls(
+                model=values["model"],
+                corpus=CorpusPlan(**(corpus | {"sources": tuple(corpus["sources"])})),
+                rows=RowDefaults(**(rows | {"sampling": Sampling(**rows["sampling"])})),
+                engine=EnginePlan(**values["engine"]),
+                output=OutputPlan(**values["output"]),
+            )
+        except (KeyError, TypeError) as e:
+            message = f"run.json: its plan is not one that this version reads: {e}"
+            raise PlanError(message) from e
+
 
 RECIPE_FIELDS: dict[str, tuple[type, ...]] = {
     "corpus": (list, str),
@@ -162,7 +182,6 @@ def make_plan(values: Mapping[str, Any]) -> RunPlan:
     if not sources:
         raise PlanError("no corpus given; expected at least one file, glob, URI or -")
     _choice(v, "unsupported_language", ("reject", "warn"))
-    _choice(v, "dtype", ("auto", "float32", "bfloat16"))
     _at_least(v, "limit", 1)
     _at_least(v, "retries", 0)
     _at_least(v, "shard_size", 1)
@@ -192,17 +211,28 @@ def make_plan(values: Mapping[str, Any]) -> RunPlan:
             normalize=v.get("normalize", True),
             split=v.get("split", True),
         ),
-        engine=EnginePlan(
-            device=v.get("device", "auto"),
-            dtype=v.get("dtype", "auto"),
-            slots=_slots(v.get("slots")),
-        ),
+        engine=make_engine_plan(v),
         output=OutputPlan(
             shard_size=v.get("shard_size", DEFAULT_SHARD_SIZE),
             save_codes=v.get("save_codes", False),
             retries=v.get("retries", DEFAULT_RETRIES),
             fail_fast=v.get("fail_fast", False),
         ),
+    )
+
+
+def make_engine_plan(values: Mapping[str, Any]) -> EnginePlan:
+    """Device, dtype and slots, checked.
+
+    Raises:
+        PlanError: not a dtype, or not a number of slots.
+    """
+    v = {k: x for k, x in values.items() if x is not None}
+    _choice(v, "dtype", ("auto", "float32", "bfloat16"))
+    return EnginePlan(
+        device=v.get("device", "auto"),
+        dtype=v.get("dtype", "auto"),
+        slots=_slots(v.get("slots")),
     )
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from ttsbatch.plan import OutputPlan
 from ttsbatch.progress import Progress, Tally
 from ttsbatch.quality import check
 from ttsbatch.report import Meter
-from ttsbatch.sinks.shards import ShardSink
+from ttsbatch.sinks.totals import Spent
 from ttsbatch.stop import Stop
 from ttsbatch.text.duration import expected_seconds
 from ttsbatch.text.segment import pauses_s, split_text
@@ -42,6 +42,7 @@ MIN_ROOM = 1.5  # `max_seconds` over the expected seconds: a piece has less to s
 class _Open:
     """A row that is being spoken: its takes so far."""
 
+    utterance: Utterance
     num_segments: int
     expected_s: float  # of the whole text, as it was counted beforehand
     attempt: int = 0
@@ -51,6 +52,26 @@ class _Open:
     best: ShardRecord | None = None
 
 
+class RowSink(Protocol):
+    """Where rows go; `sinks.ShardSink` is one."""
+
+    def key_of(self, utterance: Utterance) -> str:
+        """The row's resume key."""
+        ...
+
+    def write(self, record: ShardRecord, spent: Spent) -> None:
+        """Take a finished row."""
+        ...
+
+    def fail(self, failure: Failure) -> None:
+        """Take a row that was not made."""
+        ...
+
+    def flush(self) -> None:
+        """Wait until what was taken is on the disk."""
+        ...
+
+
 class Production:
     """Speak, join, check, retry, write."""
 
@@ -58,12 +79,15 @@ class Production:
         self,
         plan: OutputPlan,
         speaker: Speaker,
-        sink: ShardSink,
+        sink: RowSink,
         meter: Meter,
         tally: Tally,
         progress: Progress,
         stop: Stop,
+        pieces: Callable[[Utterance, int], list[Segment]] | None = None,
     ) -> None:
+        """Wire it up; `pieces(utterance, attempt)` are what is spoken, in place of `cut`."""
+        self._pieces = pieces or cut
         self._plan, self._speaker = plan, speaker
         self._sink, self._meter, self._tally = sink, meter, tally
         self._progress, self._stop = progress, stop
@@ -92,15 +116,13 @@ class Production:
             if isinstance(item, Waveform):
                 row = self._open[item.segment.utterance.id]
                 row.spoken.append(item)
-                utterance = item.segment.utterance
             else:
                 segment, failure = item
                 row = self._open[segment.utterance.id]
                 row.failure = failure
-                utterance = segment.utterance
             row.num_over += 1
             if row.num_over == row.num_segments:
-                self._attempt_over(utterance, row)
+                self._attempt_over(row.utterance, row)
             self._progress.update(self._tally)
             self._pass_notes_on()
 
@@ -117,10 +139,10 @@ class Production:
                 yield self._again.popleft()
             if self._stop.requested:
                 return
-            segments = cut(utterance)
+            segments = self._pieces(utterance, 0)
             self._meter.begin_row(utterance.id)
             whole_s = expected_seconds(utterance.spoken_text, utterance.language)
-            self._open[utterance.id] = _Open(len(segments), whole_s)
+            self._open[utterance.id] = _Open(utterance, len(segments), whole_s)
             yield from segments
         while self._again and not self._stop.requested:
             yield self._again.popleft()
@@ -133,7 +155,7 @@ class Production:
         if take is not None and take.checks["verdict"] == "flag" and may_retry:
             row.attempt += 1
             row.spoken, row.num_over = [], 0
-            self._again.extend(cut(utterance, row.attempt))
+            self._again.extend(self._pieces(utterance, row.attempt))
             return
         del self._open[utterance.id]
         self._tally.expected_done_s += row.expected_s
@@ -158,7 +180,7 @@ class Production:
             finish_reason=finish_reason,
             num_frames=sum(w.num_frames for w in waves),
             attempts=row.attempt + 1,
-            segments=tuple(SegmentNote(w.segment.text, w.finish_reason) for w in waves),
+            segments=tuple(_note(w, utterance.seed) for w in waves),
             checks=check(
                 samples,
                 waves[0].sample_rate_hz,
@@ -205,6 +227,12 @@ def cut(utterance: Utterance, attempt: int = 0) -> list[Segment]:
         Segment(utterance, i, piece, attempt, piece_s, usable * piece_s / total_s)
         for i, (piece, piece_s) in enumerate(zip(pieces, seconds, strict=True))
     ]
+
+
+def _note(wave: Waveform, row_seed: int) -> SegmentNote:
+    segment = wave.segment
+    seed = None if segment.utterance.seed == row_seed else segment.utterance.seed
+    return SegmentNote(segment.text, wave.finish_reason, len(wave.samples), segment.attempt, seed)
 
 
 def row_of(utterance: Utterance) -> dict[str, Any]:

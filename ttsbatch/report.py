@@ -130,11 +130,24 @@ class RunReport:
         return dump_json(self.values, indent=2) + "\n"
 
 
-def finish_report(sink: ShardSink, meter: Meter, stats: EngineStats, ended: Ended) -> RunReport:
+def finish_report(
+    sink: ShardSink,
+    meter: Meter,
+    stats: EngineStats,
+    ended: Ended,
+    whole_corpus: bool = True,
+) -> RunReport:
     """Write report.json and report.md of an OUT, this session included; returns the report.
 
     Called once, before the sink is closed. A session that changed nothing leaves no trace: the
     files stay as they are, unless the corpus has other rows than last time.
+
+    Args:
+        sink: of the session.
+        meter: of the session.
+        stats: of its speaker.
+        ended: how.
+        whole_corpus: the session counted the rows of the corpus; else they are what they were.
 
     Raises:
         SinkError: rows or files could not be written.
@@ -148,7 +161,7 @@ def finish_report(sink: ShardSink, meter: Meter, stats: EngineStats, ended: Ende
     except SinkError:
         old = None
     sessions = [] if old is None else list(old.values.get("sessions", []))
-    utterances = _utterances(sink, meter)
+    utterances = _utterances(sink, meter) if whole_corpus else _as_before(sink, old)
     killed = _killed_sessions(sink, sessions)
     # Sums over many rows differ in their last bits with the order, so totals decide nothing here.
     same_rows = old is not None and old.values["utterances"] == utterances
@@ -190,6 +203,22 @@ def _utterances(sink: ShardSink, meter: Meter) -> dict[str, int]:
         "rejected": sink.num_rejected,
         "failed": sink.num_failed,
         "flagged": min(sink.totals.flagged, made),
+    }
+
+
+def _as_before(sink: ShardSink, old: RunReport | None) -> dict[str, int]:
+    """The counts of the last report, or of what OUT holds if it was killed before its first."""
+    if old is not None:
+        before: dict[str, int] = old.values["utterances"]
+        return before | {"flagged": min(sink.totals.flagged, before["made"])}
+    made = sink.totals.all.utterances
+    rejected, failed = sink.listed_failures()
+    return {
+        "in": made + rejected + failed,
+        "made": made,
+        "rejected": rejected,
+        "failed": failed,
+        "flagged": sink.totals.flagged,
     }
 
 

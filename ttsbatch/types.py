@@ -184,10 +184,13 @@ class EngineStats:
 
 @dataclass(frozen=True, slots=True)
 class SegmentNote:
-    """What the manifest says of one segment."""
+    """What the manifest says of one segment: enough to draw it again."""
 
     text: str
     finish_reason: FinishReason
+    num_samples: int = 0  # as spoken, before it was joined
+    attempt: int = 0  # the take that was kept
+    seed: int | None = None  # None: the row's
 
 
 @dataclass(frozen=True, slots=True)

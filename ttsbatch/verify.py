@@ -9,14 +9,14 @@ from typing import Any
 
 from ttsbatch.corpus.open import STDIN, expand
 from ttsbatch.corpus.scan import scan
-from ttsbatch.errors import PlanError, TTSBatchError
+from ttsbatch.errors import TTSBatchError
 from ttsbatch.models import open_card
-from ttsbatch.plan import CorpusPlan, RowDefaults
+from ttsbatch.plan import RunPlan
 from ttsbatch.sinks.findings import DAMAGE, UNFINISHED, Findings
 from ttsbatch.sinks.keys import content_key, settings_fingerprint
 from ttsbatch.sinks.ledger import key_hash
 from ttsbatch.sinks.verify import OutputCheck
-from ttsbatch.types import Failure, Sampling, Utterance
+from ttsbatch.types import Failure, Utterance
 
 
 @dataclass(slots=True)
@@ -93,13 +93,14 @@ class _InputCheck:
 
     def run(self) -> None:
         """Compare; the input's rows are counted once all are read."""
-        plan, defaults, model = _plan_of(self._output.run)
+        run_plan = RunPlan.from_json(self._output.run.get("plan"))
+        plan = run_plan.corpus
         if STDIN in plan.sources:
             self._found.notes.append("not compared with the input: it came from stdin")
             return
         sources = {file.source for file in expand(plan.sources)}
         num_rows = 0
-        rows = scan(replace(plan, limit=None), defaults, open_card(model))
+        rows = scan(replace(plan, limit=None), run_plan.rows, open_card(run_plan.model))
         for number, row in enumerate(rows, 1):
             # A later session may have had a larger limit; beyond the first only its rows count.
             is_beyond = plan.limit is not None and number > plan.limit
@@ -167,18 +168,3 @@ class _InputCheck:
             if count:
                 note = f"{count:,} rows are of {source}, which run.json does not name: not compared"
                 self._found.notes.append(note)
-
-
-def _plan_of(run: dict[str, Any]) -> tuple[CorpusPlan, RowDefaults, str | None]:
-    """What run.json says of the input.
-
-    Raises:
-        PlanError: it is not a plan of this version.
-    """
-    try:
-        plan = run["plan"]
-        corpus = CorpusPlan(**(plan["corpus"] | {"sources": tuple(plan["corpus"]["sources"])}))
-        sampling = Sampling(**plan["rows"]["sampling"])
-        return corpus, RowDefaults(**(plan["rows"] | {"sampling": sampling})), plan["model"]
-    except (KeyError, TypeError) as e:
-        raise PlanError(f"run.json: its plan is not one that this version reads: {e}") from e

@@ -7,13 +7,16 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.sinks.fake_run import audio, content, failure, manifest, run
+from tests.sinks.fake_run import audio, content, failure, manifest, redo, run
 from tests.sinks.fake_run import utterance as row
+from ttsbatch.sinks.findings import DAMAGE
 from ttsbatch.sinks.ledger import RECORD, scan
+from ttsbatch.sinks.verify import OutputCheck
 
 ROWS = [row(f"r{i}") for i in range(7)]
 EDITED = [row("r0", "edited"), *ROWS[1:5], row("r5", "edited"), row("r6", "edited"), row("r7")]
@@ -134,6 +137,63 @@ def test_repair_itself_killed_at_every_write(work: Path) -> None:
         shutil.rmtree(broken)
     assert (broken / "ledger/manifest.new").exists()
     assert kill_everywhere(broken, work, EDITED, False) > 10
+
+
+@pytest.mark.parametrize(("num_rows", "codes"), [(4, True), (6, False)])  # a shard is three rows
+def test_redo_killed_at_every_write_leaves_the_old_row_or_the_new_one(
+    work: Path, num_rows: int, codes: bool
+) -> None:
+    start, rows = work / "start", ROWS[:num_rows]
+    run(start, rows, [failure(90)], codes)
+    redo(start, rows[-1:], codes)  # so that a file is in the way once more
+    old = audio(start)
+    shutil.copytree(start, work / "whole")
+    again = [rows[-1], rows[0], rows[-2]]
+    redo(work / "whole", again, codes, seed=2)
+    new = audio(work / "whole")
+    assert {i for i in old if old[i] != new[i]} == {r.id for r in again}
+    seen = set()
+    at = 0
+    while True:
+        at += 1
+        out = work / f"{at}"
+        shutil.copytree(start, out)
+        if not killed(lambda out=out: redo(out, again, codes, seed=2), at):
+            break
+        assert OutputCheck(out).findings.count(DAMAGE) == 0, f"killed at write {at}"
+        assert run(out, rows, [failure(90)], codes) == [], f"killed at write {at}: a row was lost"
+        now = audio(out)
+        assert now.keys() == old.keys()
+        for id, data in now.items():
+            assert data in (old[id], new[id]), f"killed at write {at}"
+        seen.add(tuple(now[r.id] == new[r.id] for r in again))
+        shutil.rmtree(out)
+    assert at > 30
+    assert {(False, False, False), (True, True, False), (True, True, True)} <= seen
+
+
+def test_finished_rows_that_became_rejects_killed_at_every_write(work: Path) -> None:
+    start, whole = work / "start", work / "whole"
+    run(start, ROWS, [failure(90)])
+    rejects = [replace(failure(3), utterance_id=r.id) for r in (ROWS[1], ROWS[6])]
+    rest = [*ROWS[:1], *ROWS[2:6]]
+    shutil.copytree(start, whole)
+    assert run(whole, rest, rejects) == []
+    expected = audio(whole)
+    assert expected.keys() == {r.id for r in rest}
+    at = 0
+    while True:
+        at += 1
+        out = work / f"{at}"
+        shutil.copytree(start, out)
+        if not killed(lambda out=out: run(out, rest, rejects), at):
+            break
+        findings = OutputCheck(out).findings
+        assert findings.count(DAMAGE) == 0, f"killed at write {at}"
+        assert run(out, rest, rejects) == []
+        assert audio(out) == expected, f"killed at write {at}"
+        shutil.rmtree(out)
+    assert at > 20
 
 
 def test_killed_reverted_edit_does_not_leave_the_wrong_audio(work: Path) -> None:

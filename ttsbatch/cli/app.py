@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from ttsbatch import __version__
-from ttsbatch.cli import bench, check, export, models, report, synth, verify, voices
+from ttsbatch.cli import bench, check, export, models, redo, report, synth, verify, voices
 from ttsbatch.errors import EXIT_INTERRUPTED, TTSBatchError
 
 
@@ -64,6 +64,7 @@ for command in (
     report.report,
     verify.verify,
     export.export,
+    redo.redo,
     bench.bench,
     models.models,
     voices.voices,

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +14,6 @@ from ttsbatch.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_ROWS_FAILED, PlanErr
 
 if TYPE_CHECKING:
     from ttsbatch.plan import RunPlan
-    from ttsbatch.stop import Stop
 
 
 @o.with_corpus_options
@@ -76,6 +71,7 @@ def synth(
 
 
 def _run(plan: RunPlan, out: Path, as_json: bool, quiet: bool, timeline_file: Path | None) -> int:
+    from ttsbatch.cli.signals import stopped_by_signals
     from ttsbatch.cli.tables import print_report
     from ttsbatch.pipeline import synthesize
     from ttsbatch.progress import make_progress
@@ -86,7 +82,7 @@ def _run(plan: RunPlan, out: Path, as_json: bool, quiet: bool, timeline_file: Pa
     progress = make_progress(sys.stderr, quiet)
     stop = Stop()
     try:
-        with _stopped_by_signals(stop):
+        with stopped_by_signals(stop):
             report = synthesize(plan, out, progress, stop, timeline=timeline)
     finally:
         progress.close()
@@ -100,30 +96,3 @@ def _run(plan: RunPlan, out: Path, as_json: bool, quiet: bool, timeline_file: Pa
         print("ttsbatch: interrupted; the same command resumes", file=sys.stderr)
         return EXIT_INTERRUPTED
     return EXIT_ROWS_FAILED if report.num_bad else EXIT_OK
-
-
-@contextmanager
-def _stopped_by_signals(stop: Stop) -> Iterator[None]:
-    """The first Ctrl-C or SIGTERM finishes what is in flight, the second ends at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # signals reach the main thread only
-        return
-
-    def on_signal(number: int, frame: FrameType | None) -> None:
-        if stop.by_signal:
-            raise KeyboardInterrupt
-        stop.by_signal = True
-        stop.request()
-        print(
-            "ttsbatch: finishing the rows in flight; once more ends at once",
-            file=sys.stderr,
-            flush=True,
-        )
-
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(s, on_signal) for s in signals]
-    try:
-        yield
-    finally:
-        for number, handler in zip(signals, before, strict=True):
-            signal.signal(number, handler)

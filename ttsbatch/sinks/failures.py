@@ -8,6 +8,7 @@ fails in the same way, whichever row is done first, so a rerun that changes noth
 from __future__ import annotations
 
 import itertools
+import json
 import os
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
@@ -17,6 +18,7 @@ from ttsbatch.sinks.durable import as_sink_error, cut_file, naming, sync_path, w
 from ttsbatch.sinks.jsonlines import encode_line
 from ttsbatch.types import Failure
 
+REJECTING_STAGES = ("read", "validate")
 _CHUNK_BYTES = 1 << 20
 
 
@@ -33,6 +35,14 @@ def failure_line(failure: Failure) -> bytes:
             "row": failure.row,
         }
     )
+
+
+def count_failures(path: Path) -> tuple[int, int]:
+    """(rejected, failed) rows that a failures.jsonl lists."""
+    with path.open("rb") as file:
+        stages = [json.loads(line)["stage"] for line in file if line.endswith(b"\n")]
+    rejected = sum(stage in REJECTING_STAGES for stage in stages)
+    return rejected, len(stages) - rejected
 
 
 class FailureFile:

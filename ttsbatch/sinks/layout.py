@@ -95,7 +95,7 @@ class FolderLayout:
             row = json.loads(line)
             size = os.stat(f"{self._out}/{row['codes_filepath']}").st_size
             frame_bytes, rest = divmod(size - _NPY_HEADER_BYTES, max(row["num_frames"], 1))
-            return frame_bytes > 0 and rest == 0
+            return bool(frame_bytes > 0 and rest == 0)
         except OSError:
             return False
 

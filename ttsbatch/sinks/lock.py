@@ -83,7 +83,7 @@ class OutLock:
     """Exclusive use of an OUT, through flock(2) on `ledger/lock`.
 
     The holder's name is in `ledger/session.json`, which is there only while a run holds the lock
-    (or was killed); the lock file itself never changes.
+    (or was killed, or could not write); the lock file itself never changes.
     """
 
     def __init__(self, ledger: Path) -> None:
@@ -119,11 +119,11 @@ class OutLock:
         self._signed = True
         write_file(self._session, json.dumps(holder).encode())
 
-    def release(self) -> None:
-        """Give the lock back, once or more."""
+    def release(self, ended: bool = True) -> None:
+        """Give the lock back, once or more; the name stays where the session did not end well."""
         if self._fd < 0:
             return
-        if self._signed:
+        if self._signed and ended:
             with contextlib.suppress(OSError):
                 self._session.unlink(missing_ok=True)
         _held_fds.discard(self._fd)

@@ -11,7 +11,7 @@ import numpy as np
 
 from ttsbatch.sinks.jsonlines import encode_line
 from ttsbatch.sinks.ledger import Records
-from ttsbatch.types import ShardRecord
+from ttsbatch.types import SegmentNote, ShardRecord
 
 _CHUNK_BYTES = 1 << 20
 
@@ -37,7 +37,7 @@ def manifest_line(
         "attempts": record.attempts,
         "finish_reason": record.finish_reason,
         "num_frames": record.num_frames,
-        "segments": [{"text": s.text, "finish_reason": s.finish_reason} for s in record.segments],
+        "segments": [_segment(note) for note in record.segments],
         "checks": record.checks,
         "source": u.source,
         "line": u.line,
@@ -46,6 +46,29 @@ def manifest_line(
     if codes_path is not None:
         line["codes_filepath"] = codes_path
     return encode_line(line)
+
+
+def _segment(note: SegmentNote) -> dict[str, Any]:
+    segment: dict[str, Any] = {
+        "text": note.text,
+        "finish_reason": note.finish_reason,
+        "num_samples": note.num_samples,
+        "attempt": note.attempt,
+    }
+    return segment if note.seed is None else segment | {"seed": note.seed}
+
+
+def last_lines(path: Path, count: int) -> list[bytes]:
+    """The last lines of a manifest, in their order; all of them where there are fewer."""
+    with path.open("rb") as file:
+        start, tail = file.seek(0, os.SEEK_END), b""
+        while start > 0 and tail.count(b"\n") <= count:
+            size = min(start, _CHUNK_BYTES)
+            start -= size
+            file.seek(start)
+            tail = file.read(size) + tail
+    lines = tail.splitlines(keepends=True)
+    return lines[len(lines) - min(count, len(lines)) :]
 
 
 def read_lines(path: Path, rows: Records) -> Iterator[bytes]:

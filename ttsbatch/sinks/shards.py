@@ -30,7 +30,7 @@ from ttsbatch.sinks.durable import (
     sink_error,
     write_file,
 )
-from ttsbatch.sinks.failures import FailureFile
+from ttsbatch.sinks.failures import FailureFile, count_failures
 from ttsbatch.sinks.keys import content_key, run_settings, settings_fingerprint
 from ttsbatch.sinks.layout import FolderLayout, Placed
 from ttsbatch.sinks.lock import OutLock
@@ -229,6 +229,10 @@ class ShardSink:
         """Rows that failed in this session."""
         return self._failures.num_failed
 
+    def listed_failures(self) -> tuple[int, int]:
+        """(rejected, failed) rows that failures.jsonl lists, of whichever session."""
+        return count_failures(self._failures.path)
+
     @property
     def changed(self) -> bool:
         """Whether this session wrote anything."""
@@ -339,6 +343,7 @@ class ShardSink:
         Raises:
             SinkError: a row could not be written. What was committed before stays valid.
         """
+        ended = False
         try:
             with as_sink_error(self.out):
                 self._writer.close()
@@ -347,11 +352,12 @@ class ShardSink:
                     self._compact(self._commits.size_bytes)
                     self._num_replaced = 0
                 self._failures.forget_old()
+            ended = True
         finally:
             for file in (self._manifest, self._commits):
                 if file is not None:
                     file.close()
-            self._lock.release()
+            self._lock.release(ended)
 
     # -- the writer thread
 

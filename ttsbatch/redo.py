@@ -273,7 +273,8 @@ def _draw_of(segment: Mapping[str, Any], row_seed: int) -> tuple[int, int]:
 def _num_takes(line: Mapping[str, Any]) -> int:
     """Takes so far: the next one's number."""
     takes: list[int] = [s.get("attempt", 0) + 1 for s in line["segments"]]
-    return max([line["attempts"], *takes])
+    takes.append(line["attempts"])
+    return max(takes)
 
 
 def _place(line: Mapping[str, Any] | None) -> tuple[str, int] | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import random
 import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -251,3 +254,51 @@ def test_garbage_after_the_ledger_is_cut_off(work: Path) -> None:
         path.write_bytes(good + tail)
         assert run(work, ROWS) == []
         assert path.read_bytes() == good
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_mix_of_edits_losses_redos_and_kills_ends_with_each_id_once(
+    work: Path, seed: int
+) -> None:
+    draw, out = random.Random(seed), work / "out"
+    texts: dict[str, str] = {f"r{i}": "0" for i in range(5)}  # "": rejected
+    is_broken = False  # by hand, and no run has come to its end since
+    for step in range(30):
+        name = draw.choice([*texts, f"r{len(texts)}"])
+        change = draw.choice(["edit", "edit", "reject", "lose", "tear", "redo", "nothing"])
+        if change in ("edit", "reject") or name not in texts:
+            texts[name] = "" if change == "reject" else str(step)
+        rows = [row(i, t) for i, t in texts.items() if t]
+        rejects = [
+            replace(failure(n), utterance_id=i) for n, (i, t) in enumerate(texts.items()) if not t
+        ]
+        job = partial(run, out, rows, rejects)
+        if change == "redo" and texts[name]:
+            job()
+            job, is_broken = partial(redo, out, [row(name, texts[name])]), False
+        files = sorted((out / "audio").rglob("*.wav"))
+        if change in ("lose", "tear") and files:
+            os.truncate(files[0], 50) if change == "tear" else files[0].unlink()
+            is_broken = True
+        if not killed(job, draw.randrange(1, 60)) and job.func is run:
+            is_broken = False
+        if (out / "run.json").exists() and not is_broken:
+            findings = OutputCheck(out).findings
+            assert findings.count(DAMAGE) == 0, f"step {step}: {findings.to_json()}"
+        if step % 5 == 4:
+            run(out, rows, rejects)
+            is_broken = False
+            assert OutputCheck(out).findings.by_kind == {}, f"step {step}"
+            now = audio(out)
+            assert now.keys() == {u.id for u in rows}
+            listed = (out / "failures.jsonl").read_text("utf8").splitlines()
+            assert [json.loads(x)["id"] for x in listed] == [f.utterance_id for f in rejects]
+            run(work / "whole", rows)
+            fresh = audio(work / "whole")
+            redo(work / "whole", rows)
+            redone = audio(work / "whole")
+            shutil.rmtree(work / "whole")
+            assert all(data in (fresh[i], redone[i]) for i, data in now.items()), f"step {step}"
+            before = content(out)
+            assert run(out, rows, rejects) == []
+            assert content(out) == before

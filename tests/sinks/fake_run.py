@@ -80,6 +80,7 @@ def run(
     made = []
     run_plan = plan(save_codes=codes, **values)
     with ShardSink(out, run_plan, CARD, group_seconds=0.01, group_rows=group_rows) as sink:
+        sink.find_lost()
         sink.reject(rejects)
         for u in rows:
             sink.names.note(u)

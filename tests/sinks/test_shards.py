@@ -43,7 +43,9 @@ def test_run_leaves_every_row_once_with_the_contract_fields(tmp_path: Path) -> N
         *("sample_rate", "model", "voice", "language", "seed", "attempts", "finish_reason"),
         *("num_frames", "segments", "checks", "source", "line", "extra", "codes_filepath"),
     }
-    assert lines[0]["segments"] == [{"text": "text of r0", "finish_reason": "stop"}]
+    assert lines[0]["segments"] == [
+        {"text": "text of r0", "finish_reason": "stop", "num_samples": 0, "attempt": 0}
+    ]
     bad = json.loads((out / "failures.jsonl").read_text("utf8"))
     assert set(bad) == {"source", "line", "id", "stage", "reason", "message", "row"}
     info = json.loads((out / "run.json").read_text("utf8"))

@@ -19,7 +19,9 @@ from ttsbatch.models.protocol import CodecLM
 LENGTHS = (16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 288)
 """Frames of a pass; the longest possible pass is added to them."""
 FULL_FRAMES = 4096
-"""Frames of a full batch on a GPU: enough to fill an H200, at most a few GiB of activations."""
+"""Frames of a full batch on a GPU with memory to spare: enough to fill an H200."""
+FEWEST_FULL_FRAMES = 512
+"""Of a GPU that has little; below, its multiprocessors would idle."""
 SMALL_SHARE = 4
 """A quarter of a full batch has its own graph, for what is left at the end."""
 
@@ -95,8 +97,8 @@ class _Graph:
 class CodecBatches:
     """Decodes batches; on a GPU through graphs, on the caller's current stream."""
 
-    def __init__(self, model: CodecLM) -> None:
-        self._model = model
+    def __init__(self, model: CodecLM, full_frames: int = FULL_FRAMES) -> None:
+        self._model, self.full_frames = model, full_frames
         spec = model.spec
         self.buckets = lengths_for(spec.codec_window_frames + spec.codec_context_frames)
         self._graphs: dict[Shape, _Graph] = {}
@@ -104,7 +106,7 @@ class CodecBatches:
 
     def shapes(self) -> list[Shape]:
         """Every shape that `choose` can give for a full or a small batch."""
-        full = [Shape(max(1, FULL_FRAMES // n), n) for n in self.buckets]
+        full = [Shape(max(1, self.full_frames // n), n) for n in self.buckets]
         small = [Shape(max(1, s.batch // SMALL_SHARE), s.frames) for s in full]
         return [*full, *small]
 

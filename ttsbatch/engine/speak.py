@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from ttsbatch.engine.budget import make_job
+from ttsbatch.engine.codec_batches import FEWEST_FULL_FRAMES, FULL_FRAMES
 from ttsbatch.engine.decode import DecodeLoop, FinishedCodes
 from ttsbatch.engine.device import is_out_of_memory
 from ttsbatch.engine.isolate import Item, WatchedQueue, isolate
@@ -31,7 +32,10 @@ LOOKAHEAD_PER_SLOT = 4  # jobs sorted by length before they are seated
 MIN_LOOKAHEAD = 256
 WAVEFORMS_AHEAD = 256  # finished rows that wait for the caller: 60 MB at 5 s and 24 kHz
 KV_SHARE_OF_FREE = 0.7  # of what the codec leaves: the rest is prefill and what others take
-CODEC_BYTES = 6 << 30  # activations of a full codec batch and its graphs
+CODEC_BYTES_PER_SAMPLE = (
+    1600  # of a full batch: activations of all graphs, 11.7 GiB at 4,096 frames
+)
+CODEC_SHARE_OF_FREE = 0.25  # at most, while the batch is not the smallest
 CPU_KV_BYTES = 2 << 30
 
 
@@ -114,10 +118,10 @@ class CodecLMSpeaker:
         name = torch.cuda.get_device_name(model.device) if self._cuda else "cpu"
         self.stats.devices = [name]
         self._fallbacks_before = fallbacks.copy()
-        self._sizes = choose_sizes(
-            model.spec, model.device, slots, self._free_bytes(), num_parallel
-        )
+        self._codec_frames = self._codec_frames_that_fit()
+        self._sizes = choose_sizes(model.spec, model.device, slots, self._kv_bytes(), num_parallel)
         self._keep_codes = keep_codes
+        share = 1
         while True:
             try:
                 self._loop, self._vocoder = self._allocate()
@@ -129,19 +133,38 @@ class CodecLMSpeaker:
                 note = f"out of memory with {self._sizes.num_slots} slots; trying {half}"
                 self.stats.notes.append(note)
             self._free_unused()
-            self._sizes = choose_sizes(model.spec, model.device, half, self._free_bytes() // 2)
+            if self._codec_frames is not None:
+                self._codec_frames = max(FEWEST_FULL_FRAMES, self._codec_frames // 2)
+            share *= 2
+            self._sizes = choose_sizes(model.spec, model.device, half, self._kv_bytes() // share)
         self._jobs: JobQueue | None = None
         self._stopped = False
 
     def _free_bytes(self) -> int:
-        """What KV may take."""
-        if not self._cuda:
-            return CPU_KV_BYTES
+        """What this process may still take of the device."""
         device = self._model.device
         free, total = torch.cuda.mem_get_info(device)
         allowed = int(total * torch.cuda.get_per_process_memory_fraction(device))
-        free = min(free, allowed - torch.cuda.memory_reserved(device))
-        return int(max(free - CODEC_BYTES, 0) * KV_SHARE_OF_FREE)
+        return max(0, min(free, allowed - torch.cuda.memory_reserved(device)))
+
+    def _codec_frames_that_fit(self) -> int | None:
+        """Frames of a full codec batch; None on a CPU, which leaves it to the vocoder."""
+        if not self._cuda:
+            return None
+        frame_bytes = CODEC_BYTES_PER_SAMPLE * self._model.spec.samples_per_frame
+        frames = FULL_FRAMES
+        share = CODEC_SHARE_OF_FREE * self._free_bytes()
+        while frames > FEWEST_FULL_FRAMES and frames * frame_bytes > share:
+            frames //= 2
+        return frames
+
+    def _kv_bytes(self) -> int:
+        """What KV may take."""
+        if self._codec_frames is None:
+            return CPU_KV_BYTES
+        frame_bytes = CODEC_BYTES_PER_SAMPLE * self._model.spec.samples_per_frame
+        left = self._free_bytes() - self._codec_frames * frame_bytes
+        return int(max(left, 0) * KV_SHARE_OF_FREE)
 
     def _allocate(self) -> tuple[DecodeLoop, Vocoder]:
         s = self._sizes
@@ -150,7 +173,14 @@ class CodecLMSpeaker:
             rehearse(self._model, s.max_positions)
             self.stats.add_seconds("warmup", time.perf_counter() - started)
         loop = DecodeLoop(self._model, s.num_slots, s.num_pages, s.max_positions, self.stats)
-        return loop, Vocoder(self._model, self.stats, self._keep_codes, after=loop.stream)
+        vocoder = Vocoder(
+            self._model,
+            self.stats,
+            self._keep_codes,
+            after=loop.stream,
+            full_frames=self._codec_frames,
+        )
+        return loop, vocoder
 
     def _free_unused(self) -> None:
         if self._cuda:

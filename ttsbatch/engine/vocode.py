@@ -21,9 +21,9 @@ from ttsbatch.engine.decode import FinishedCodes
 from ttsbatch.models.protocol import CodecLM, EngineSpec, host_codes
 from ttsbatch.types import EngineStats, Waveform
 
-WAITING_FRAMES = {"cuda": 2 * FULL_FRAMES, "cpu": 1}
-"""Frames that wait before a batch is made of them: a choice of lengths keeps the padding small."""
-BATCH_FRAMES = {"cuda": FULL_FRAMES, "cpu": 400}
+WAITING_BATCHES = {"cuda": 3, "cpu": 0}
+"""Full batches that wait before one is made: a choice of lengths keeps the padding small."""
+CPU_FULL_FRAMES = 400  # of a batch on a CPU
 COPIES_IN_FLIGHT = 4
 
 
@@ -92,6 +92,7 @@ class Vocoder:
         keep_codes: bool,
         after: torch.cuda.Stream | None = None,
         use_graphs: bool = True,
+        full_frames: int | None = None,
     ) -> None:
         """On a GPU, capture the codec's graphs.
 
@@ -101,6 +102,7 @@ class Vocoder:
             keep_codes: waveforms carry their codes.
             after: the stream that codes are made on; None: the current one.
             use_graphs: off for tests that compare.
+            full_frames: frames of a full batch; None: what fills the device.
 
         Raises:
             EngineError: a codec pass cannot be captured.
@@ -109,7 +111,10 @@ class Vocoder:
         self._after = after
         self._waiting: list[tuple[_Row, int]] = []
         self._flying: deque[_Batch] = deque()
-        self._batches = CodecBatches(model)
+        if full_frames is None:
+            full_frames = FULL_FRAMES if model.device.type == "cuda" else CPU_FULL_FRAMES
+        self._batches = CodecBatches(model, full_frames)
+        self._enough = max(1, WAITING_BATCHES[model.device.type] * full_frames)
         self._stream: torch.cuda.Stream | None = None
         if model.device.type == "cuda":
             self._stream = torch.cuda.Stream(model.device)
@@ -142,8 +147,7 @@ class Vocoder:
 
     def ready(self) -> Iterator[Waveform]:
         """Decode while there is enough for a good batch; yield what has arrived."""
-        enough = WAITING_FRAMES[self.model.device.type]
-        while sum(_length(p) for p in self._waiting) >= enough:
+        while sum(_length(p) for p in self._waiting) >= self._enough:
             self._launch()
         yield from self._arrived(COPIES_IN_FLIGHT)
 
@@ -160,7 +164,7 @@ class Vocoder:
         started = time.perf_counter()
         self._waiting.sort(key=_length)
         lengths = [_length(p) for p in self._waiting]
-        choice = choose(lengths, self._batches.buckets, BATCH_FRAMES[self.model.device.type])
+        choice = choose(lengths, self._batches.buckets, self._batches.full_frames)
         last = choice.first + choice.count
         pieces = self._waiting[choice.first : last]
         del self._waiting[choice.first : last]

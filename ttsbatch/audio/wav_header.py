@@ -6,7 +6,7 @@ import os
 import struct
 from pathlib import Path
 
-_HEAD_BYTES = 4096
+HEAD_BYTES = 4096
 _PCM = 1
 
 
@@ -20,9 +20,18 @@ def measure_wav(path: Path) -> tuple[int, int]:
     """
     fd = os.open(path, os.O_RDONLY)
     try:
-        size, head = os.fstat(fd).st_size, os.read(fd, _HEAD_BYTES)
+        size, head = os.fstat(fd).st_size, os.read(fd, HEAD_BYTES)
     finally:
         os.close(fd)
+    return measure_wav_head(head, size)
+
+
+def measure_wav_head(head: bytes, size: int) -> tuple[int, int]:
+    """The same from the first `HEAD_BYTES` of a file of `size` bytes.
+
+    Raises:
+        ValueError: as `measure_wav`.
+    """
     if len(head) < 12 or head[:4] != b"RIFF" or head[8:12] != b"WAVE":
         raise ValueError(f"{size:,} bytes without a WAV header")
     (riff_bytes,) = struct.unpack_from("<I", head, 4)

@@ -159,7 +159,11 @@ class Production:
             return
         del self._open[utterance.id]
         self._tally.expected_done_s += row.expected_s
-        if row.best is not None:
+        if row.best is not None and not len(row.best.samples):
+            u, tries = utterance, row.attempt + 1
+            message = f"no audio in {tries} attempts" if tries > 1 else "no audio"
+            self._failed(u, Failure(u.source, u.line, u.id, "quality", "quality", message))
+        elif row.best is not None:
             self._made(row.best, attempts=row.attempt + 1)
         elif row.failure is not None:
             self._failed(utterance, row.failure)
@@ -255,8 +259,10 @@ def row_of(utterance: Utterance) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _rank(take: ShardRecord) -> tuple[int, float]:
-    """Lower is better: fewer faults, then a duration nearer to the expected one."""
+def _rank(take: ShardRecord) -> tuple[bool, int, float]:
+    """Lower is better: any audio, fewer faults, then a duration nearer to the expected one."""
     measured = take.checks
+    if not len(take.samples):
+        return True, 0, 0.0
     off = abs(math.log(max(measured["duration_s"], 0.01) / max(measured["expected_s"], 0.01)))
-    return len(measured["reasons"]), off
+    return False, len(measured["reasons"]), off

@@ -173,3 +173,16 @@ def test_ctrl_c_finishes_what_is_in_flight_exits_130_and_the_next_run_makes_the_
     assert 0 < len(made) < 60
     assert cli("synth", "rows.jsonl", "-o", "out").exit_code == 0
     assert len(Path("out/manifest.jsonl").read_text("utf8").splitlines()) == 60
+
+
+def test_a_row_without_any_audio_is_tried_again_and_then_fails(
+    cli: Any, write_rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests import fake_speaker
+
+    monkeypatch.setattr(fake_speaker, "RATE_HZ", 0)
+    assert cli("synth", write_rows(GOOD), "-o", "out").exit_code == 7
+    failure = json.loads(Path("out/failures.jsonl").read_text("utf8"))
+    assert (failure["id"], failure["stage"], failure["reason"]) == ("a", "quality", "quality")
+    assert failure["message"] == "no audio in 3 attempts"
+    assert not Path("out/audio").exists()

@@ -19,7 +19,7 @@ from ttsbatch.errors import PlanError
 from ttsbatch.loading import open_speaker
 from ttsbatch.models import check_engine_plan, open_card
 from ttsbatch.models.protocol import Speaker
-from ttsbatch.plan import RunPlan
+from ttsbatch.plan import RunPlan, check_rate
 from ttsbatch.production import Production
 from ttsbatch.progress import Progress, Tally
 from ttsbatch.report import Ended, Meter, RunReport, finish_report
@@ -50,6 +50,8 @@ def open_plan(plan: RunPlan) -> ModelCard:
     card = open_card(plan.model)
     check_defaults(plan.rows, card, plan.corpus.unsupported_language)
     check_engine_plan(card, plan.engine)
+    rate_hz = plan.audio.rate_of(card.sample_rate_hz)
+    check_rate(plan.audio, rate_hz, f"the sample rate of {card.name}")
     if plan.output.save_codes and not card.num_codebooks:
         raise PlanError(f"--save-codes: {card.name} has no codec codes")
     return card

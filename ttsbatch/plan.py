@@ -13,9 +13,13 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
+from ttsbatch.audio.formats import FORMATS, AudioFormat
 from ttsbatch.errors import PlanError
 from ttsbatch.types import Sampling
 
+Layout = Literal["dir", "tar", "parquet"]
+LAYOUTS: tuple[Layout, ...] = ("dir", "tar", "parquet")
+LOUDNESS_LUFS = (-50.0, -5.0)  # beyond, no speech can be brought
 DEFAULT_RETRIES = 2
 DEFAULT_SHARD_SIZE = 1000  # rows; a folder of 1,000 files lists quickly on any file system
 
@@ -58,9 +62,28 @@ class EnginePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class AudioPlan:
+    """What the audio files are."""
+
+    format: str = "wav"  # a name of audio.formats.FORMATS
+    sample_rate_hz: int | None = None  # None: the model's own
+    loudness_lufs: float | None = None  # integrated, to aim at; None: as it was spoken
+
+    @property
+    def file_format(self) -> AudioFormat:
+        """The format that `format` names."""
+        return FORMATS[self.format]
+
+    def rate_of(self, model_rate_hz: int) -> int:
+        """The sample rate of the files, for a model of that rate."""
+        return self.sample_rate_hz or model_rate_hz
+
+
+@dataclass(frozen=True, slots=True)
 class OutputPlan:
     """What is written."""
 
+    layout: Layout = "dir"
     shard_size: int = DEFAULT_SHARD_SIZE
     save_codes: bool = False
     retries: int = DEFAULT_RETRIES  # further attempts of a flagged row
@@ -76,6 +99,7 @@ class RunPlan:
     rows: RowDefaults
     engine: EnginePlan
     output: OutputPlan
+    audio: AudioPlan = AudioPlan()
 
     def settings(self) -> dict[str, Any]:
         """The part that decides what the audio is: a changed value here refuses a resume.
@@ -130,6 +154,10 @@ RECIPE_FIELDS: dict[str, tuple[type, ...]] = {
     "device": (str,),
     "dtype": (str,),
     "slots": (int, str),
+    "format": (str,),
+    "sample_rate": (int,),
+    "loudness": (float, int),
+    "layout": (str,),
     "shard_size": (int,),
     "map": (dict, list),
     "limit": (int,),
@@ -182,6 +210,7 @@ def make_plan(values: Mapping[str, Any]) -> RunPlan:
     if not sources:
         raise PlanError("no corpus given; expected at least one file, glob, URI or -")
     _choice(v, "unsupported_language", ("reject", "warn"))
+    _choice(v, "layout", LAYOUTS)
     _at_least(v, "limit", 1)
     _at_least(v, "retries", 0)
     _at_least(v, "shard_size", 1)
@@ -212,7 +241,9 @@ def make_plan(values: Mapping[str, Any]) -> RunPlan:
             split=v.get("split", True),
         ),
         engine=make_engine_plan(v),
+        audio=_audio(v),
         output=OutputPlan(
+            layout=v.get("layout", "dir"),
             shard_size=v.get("shard_size", DEFAULT_SHARD_SIZE),
             save_codes=v.get("save_codes", False),
             retries=v.get("retries", DEFAULT_RETRIES),
@@ -234,6 +265,40 @@ def make_engine_plan(values: Mapping[str, Any]) -> EnginePlan:
         dtype=v.get("dtype", "auto"),
         slots=_slots(v.get("slots")),
     )
+
+
+def check_rate(audio: AudioPlan, sample_rate_hz: int, whose: str) -> None:
+    """Refuse a sample rate that the file format does not take.
+
+    Args:
+        audio: has the format.
+        sample_rate_hz: of the files.
+        whose: where the rate comes from, for the message.
+
+    Raises:
+        PlanError: with the rates that it takes.
+    """
+    if not audio.file_format.takes(sample_rate_hz):
+        raise PlanError(
+            f"{whose} is {sample_rate_hz}; expected {audio.file_format.expected_rates} "
+            f"with --format {audio.format}"
+        )
+
+
+def _audio(v: Mapping[str, Any]) -> AudioPlan:
+    _choice(v, "format", tuple(FORMATS))
+    loudness = v.get("loudness")
+    low, high = LOUDNESS_LUFS
+    if loudness is not None and not low <= loudness <= high:
+        raise PlanError(f"--loudness is {loudness}; expected {low:g} to {high:g} LUFS")
+    audio = AudioPlan(
+        format=v.get("format", "wav"),
+        sample_rate_hz=v.get("sample_rate"),
+        loudness_lufs=None if loudness is None else float(loudness),
+    )
+    if audio.sample_rate_hz is not None:
+        check_rate(audio, audio.sample_rate_hz, "--sample-rate")
+    return audio
 
 
 def sampling_problems(values: Mapping[str, Any]) -> dict[str, str]:

@@ -15,7 +15,6 @@ from ttsbatch.text.duration import expected_seconds
 from ttsbatch.types import Failure
 
 NUM_EXAMPLES = 5
-BYTES_PER_SAMPLE = 2
 BYTES_PER_ROW = 2_048  # manifest line, ledger entry, WAV header, slack of the last disk block
 
 
@@ -95,6 +94,7 @@ def survey_corpus(plan: RunPlan, warn: Callable[[str], None]) -> Survey:
                 found.audio_s += min(seconds, row.max_seconds or seconds)
     speed = typical_speed(card, plan.engine)
     found.wall_s = None if speed is None else found.audio_s / speed
-    samples = found.audio_s * card.sample_rate_hz
-    found.disk_bytes = round(samples * BYTES_PER_SAMPLE) + found.num_good * BYTES_PER_ROW
+    rate_hz = plan.audio.rate_of(card.sample_rate_hz)
+    audio_bytes = plan.audio.file_format.estimate_bytes(found.audio_s, rate_hz)
+    found.disk_bytes = round(audio_bytes) + found.num_good * BYTES_PER_ROW
     return found

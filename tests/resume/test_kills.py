@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sinks.fake_run import audio, content, failure, manifest, redo, run
+from tests.sinks.fake_run import audio, content, failure, manifest, redo, run, stored
 from tests.sinks.fake_run import utterance as row
 from ttsbatch.sinks.findings import DAMAGE
 from ttsbatch.sinks.ledger import RECORD, scan
@@ -82,13 +82,21 @@ def _dying(call: Callable, name: str, left: list[int]) -> Callable:
     return wrapped
 
 
-def kill_everywhere(start: Path | None, work: Path, rows: list, codes: bool) -> int:
+LAYOUTS = [
+    {"layout": "dir"},
+    {"layout": "tar", "format": "flac"},
+    {"layout": "parquet", "format": "wav"},
+]
+
+
+def kill_everywhere(start: Path | None, work: Path, rows: list, codes: bool, **values: str) -> int:
     """Kill a run over a copy of `start` at its every write, resume, compare; returns how many."""
     whole = work / "whole"
     if start is not None:
         shutil.copytree(start, whole)
     rejects = [failure(90)]
-    run(whole, rows, rejects, codes)
+    run(whole, rows, rejects, codes, **values)
+    files = dict(stored(whole))
     expected = audio(whole)
     at = 0
     while True:
@@ -96,12 +104,16 @@ def kill_everywhere(start: Path | None, work: Path, rows: list, codes: bool) -> 
         out = work / f"{at}"
         if start is not None:
             shutil.copytree(start, out)
-        was_killed = killed(lambda out=out: run(out, rows, rejects, codes), at)
+        was_killed = killed(lambda out=out: run(out, rows, rejects, codes, **values), at)
         if not was_killed:
             return at - 1
         finished = {p: c for p, c in content(out).items() if p.endswith(".wav")} if at % 5 else {}
-        made = run(out, rows, rejects, codes)
+        committed = num_committed(out)
+        made = run(out, rows, rejects, codes, **values)
         assert audio(out) == expected, f"killed at write {at}"
+        if start is None:  # the same files too, and no row was made twice
+            assert dict(stored(out)) == files
+            assert committed + len(made) == len(rows)
         lines = {m["id"]: m["audio_filepath"] for m in manifest(out)}
         for path, state in finished.items():  # finished audio is not made again
             id = next((i for i, p in lines.items() if p == path), None)
@@ -109,37 +121,55 @@ def kill_everywhere(start: Path | None, work: Path, rows: list, codes: bool) -> 
                 assert content(out)[path] == state
         left = {p.name for p in (out / "ledger").rglob("*") if p.is_file()}
         assert left == {"lock", "commits.bin"}, f"killed at write {at}"
-        if codes:
+        if codes and values["layout"] == "dir":
             assert len([p for p in (out / "codes").rglob("*") if p.is_file()]) == len(expected)
         if at % 4 == 0:
             before = content(out)
-            assert run(out, rows, rejects, codes) == []
+            assert run(out, rows, rejects, codes, **values) == []
             assert content(out) == before
         shutil.rmtree(out)
 
 
-def test_first_run_killed_at_every_write(work: Path) -> None:
-    assert kill_everywhere(None, work, ROWS[:5], codes=True) > 60
+def num_committed(out: Path) -> int:
+    """Rows that the ledger has."""
+    commits, lines = out / "ledger/commits.bin", out / "manifest.jsonl"
+    return len(scan(commits, lines.stat().st_size).finished) if commits.exists() else 0
 
 
-def test_run_over_edited_rows_killed_at_every_write(work: Path) -> None:
+@pytest.mark.parametrize("values", LAYOUTS)
+def test_first_run_killed_at_every_write(work: Path, values: dict[str, str]) -> None:
+    assert kill_everywhere(None, work, ROWS[:5], codes=True, **values) > 50
+
+
+@pytest.mark.parametrize("values", LAYOUTS)
+def test_run_over_edited_rows_killed_at_every_write(work: Path, values: dict[str, str]) -> None:
     start = work / "start"
-    run(start, ROWS, [failure(90)])
-    assert kill_everywhere(start, work, EDITED, False) > 50
+    run(start, ROWS, [failure(90)], **values)
+    assert kill_everywhere(start, work, EDITED, False, **values) > 50
 
 
-def test_repair_itself_killed_at_every_write(work: Path) -> None:
+@pytest.mark.parametrize("values", LAYOUTS[1:])
+def test_run_that_adds_rows_to_the_last_shard_killed_at_every_write(
+    work: Path, values: dict[str, str]
+) -> None:
     start = work / "start"
-    run(start, ROWS, [failure(90)])
+    run(start, ROWS[:4], [failure(90)], True, **values)
+    assert kill_everywhere(start, work, ROWS, True, **values) > 40
+
+
+@pytest.mark.parametrize("values", LAYOUTS)
+def test_repair_itself_killed_at_every_write(work: Path, values: dict[str, str]) -> None:
+    start = work / "start"
+    run(start, ROWS, [failure(90)], **values)
     for at in range(30, 200):
         broken = work / "broken"
         shutil.copytree(start, broken)
-        assert killed(lambda out=broken: run(out, EDITED, [failure(90)]), at)
+        assert killed(lambda out=broken: run(out, EDITED, [failure(90)], **values), at)
         if (broken / "ledger/compaction").exists():
             break
         shutil.rmtree(broken)
     assert (broken / "ledger/manifest.new").exists()
-    assert kill_everywhere(broken, work, EDITED, False) > 10
+    assert kill_everywhere(broken, work, EDITED, False, **values) > 10
 
 
 @pytest.mark.parametrize(("num_rows", "codes"), [(4, True), (6, False)])  # a shard is three rows

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import tarfile
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 
 from ttsbatch.plan import RunPlan, make_plan
+from ttsbatch.sinks.names import AUDIO_EXTENSIONS
 from ttsbatch.sinks.shards import ShardSink
 from ttsbatch.types import Failure, ModelCard, SegmentNote, ShardRecord, Utterance
 
@@ -113,11 +116,33 @@ def content(out: Path) -> dict[str, tuple[bytes, int]]:
 
 
 def audio(out: Path) -> dict[str, bytes]:
-    """id -> bytes of its audio file; checks that no other file is there."""
+    """id -> bytes of its audio file; checks that no other audio is there."""
     lines = manifest(out)
-    files = {m["id"]: (out / m["audio_filepath"]).read_bytes() for m in lines}
+    there = {path: data for path, data in stored(out) if path.endswith(AUDIO_EXTENSIONS)}
+    files = {m["id"]: there[m["audio_filepath"]] for m in lines}
     assert len(files) == len(lines), "an id is there twice"
-    named = {m["audio_filepath"] for m in lines}
-    there = {p.relative_to(out).as_posix() for p in (out / "audio").rglob("*") if p.is_file()}
-    assert there == named
+    assert len(there) == len(lines), "audio that no line names"
     return files
+
+
+def stored(out: Path) -> Iterator[tuple[str, bytes]]:
+    """(manifest path, bytes) of everything below audio/, each path once."""
+    seen = set()
+    for path, data in _stored(out):
+        assert path not in seen, f"{path} is there twice"
+        seen.add(path)
+        yield path, data
+
+
+def _stored(out: Path) -> Iterator[tuple[str, bytes]]:
+    for file in sorted(p for p in (out / "audio").rglob("*") if p.is_file()):
+        path = file.relative_to(out).as_posix()
+        if file.suffix == ".tar":
+            with tarfile.open(file) as tar:
+                for info in tar:
+                    yield f"{path}#{info.name}", tar.extractfile(info).read()
+        elif file.suffix == ".parquet":
+            for row in pq.read_table(file, use_threads=False).column("audio").to_pylist():
+                yield f"{path}#{row['path']}", row["bytes"]
+        else:
+            yield path, file.read_bytes()

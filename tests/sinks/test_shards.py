@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import io
 import json
 import os
 from dataclasses import replace
@@ -272,17 +271,6 @@ def test_forked_child_does_not_keep_the_lock(tmp_path: Path) -> None:
     finally:
         assert lock_fds
         held._fd = -1
-
-
-def test_same_samples_give_the_same_wav_bytes() -> None:
-    from ttsbatch.audio.wav import encode_wav
-
-    samples = np.arange(-500, 500, dtype=np.int16)
-    data = encode_wav(samples, 24000)
-    assert data == encode_wav(samples.copy(), 24000)
-    back, rate = soundfile.read(io.BytesIO(data), dtype="int16")
-    assert rate == 24000
-    assert np.array_equal(back, samples)
 
 
 def test_error_of_the_corpus_is_not_blamed_on_the_output(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 ROWS = "What a row gets where it says nothing itself"
 READING = "Reading the corpus"
 RUNNING = "Running"
+WRITING = "The audio that is written"
 
 Corpus = Annotated[
     list[str] | None,
@@ -121,6 +122,29 @@ Dtype = Annotated[
 ]
 Slots = Annotated[
     str | None, typer.Option(help="Rows in work at once; auto.", rich_help_panel=RUNNING)
+]
+Format = Annotated[
+    str | None,
+    typer.Option(metavar="wav|flac|opus|mp3", help="Of the files; wav.", rich_help_panel=WRITING),
+]
+SampleRate = Annotated[
+    int | None, typer.Option(help="Hz, in place of the model's own.", rich_help_panel=WRITING)
+]
+Loudness = Annotated[
+    float | None,
+    typer.Option(
+        metavar="LUFS",
+        help="Bring each row to this integrated loudness, such as -23.",
+        rich_help_panel=WRITING,
+    ),
+]
+Layout = Annotated[
+    str | None,
+    typer.Option(
+        metavar="dir|tar|parquet",
+        help="A file per row, WebDataset shards, or Parquet with the audio in it; dir.",
+        rich_help_panel=WRITING,
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]
 IsQuiet = Annotated[

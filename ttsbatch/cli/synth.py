@@ -23,6 +23,10 @@ def synth(
         str | None,
         typer.Option("--out", "-o", help="Output folder; one that holds this run is resumed."),
     ] = None,
+    format: o.Format = None,
+    sample_rate: o.SampleRate = None,
+    loudness: o.Loudness = None,
+    layout: o.Layout = None,
     shard_size: Annotated[
         int | None, typer.Option(help="Rows per shard.", rich_help_panel=o.RUNNING)
     ] = None,

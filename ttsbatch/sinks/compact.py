@@ -17,6 +17,7 @@ import numpy as np
 from ttsbatch.sinks.durable import remove_files, replace_file, sync_path, write_file
 from ttsbatch.sinks.ledger import MAGIC, Records, live_rows, seal
 from ttsbatch.sinks.manifest import copy_lines, read_lines
+from ttsbatch.sinks.packed import drop_packed_rows, split_packed
 
 
 def finish_compaction(manifest: Path, commits: Path) -> None:
@@ -38,7 +39,7 @@ def finish_compaction(manifest: Path, commits: Path) -> None:
 def compact(out: Path, manifest: Path, commits: Path, temp_folder: Path, size_bytes: int) -> None:
     """Remove the replaced rows of a ledger of `size_bytes`: files, manifest lines, records."""
     live, dead, sessions = live_rows(commits, size_bytes)
-    _remove_replaced_files(out, manifest, live, dead)
+    _remove_replaced_files(out, manifest, live, dead, temp_folder)
     new_manifest, new_commits, intent = _paths(commits)
     moved = copy_lines(manifest, live, new_manifest)
     write_file(new_commits, MAGIC + seal(np.concatenate([sessions, moved])))
@@ -52,7 +53,9 @@ def _paths(commits: Path) -> tuple[Path, Path, Path]:
     return folder / "manifest.new", folder / "commits.new", folder / "compaction"
 
 
-def _remove_replaced_files(out: Path, manifest: Path, live: Records, dead: Records) -> None:
+def _remove_replaced_files(
+    out: Path, manifest: Path, live: Records, dead: Records, temp_folder: Path
+) -> None:
     replaced = np.isin(live["id_hi"], dead["id_hi"])
     in_use = {
         path for line in read_lines(manifest, live[replaced]) for path in files_of(json.loads(line))
@@ -60,7 +63,8 @@ def _remove_replaced_files(out: Path, manifest: Path, live: Records, dead: Recor
     gone = {
         path for line in read_lines(manifest, dead) for path in files_of(json.loads(line))
     } - in_use
-    remove_files([out / path for path in sorted(gone)], out)
+    remove_files([out / path for path in sorted(gone) if not split_packed(path)], out)
+    drop_packed_rows(out, gone, temp_folder)
 
 
 def files_of(row: Mapping[str, Any]) -> list[str]:

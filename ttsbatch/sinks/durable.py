@@ -8,12 +8,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import io
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from ttsbatch.errors import SinkError
 
+_PIECE_BYTES = 1 << 20
 FEW_FILES = 8  # up to here one fsync a file is cheaper than syncing the whole file system
 
 _syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)  # Linux only
@@ -165,3 +168,49 @@ class AppendFile:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+class NewFile(io.RawIOBase):
+    """A file written from start to end, in large pieces; durable once the `with` block ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        self._pending = bytearray()
+        self._position = 0
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, data: Any) -> int:
+        """Take all of it."""
+        size = memoryview(data).nbytes
+        self._pending += data
+        self._position += size
+        if len(self._pending) >= _PIECE_BYTES:
+            self._write_pending()
+        return size
+
+    def _write_pending(self) -> None:
+        with naming(self._path):
+            write_all(self._fd, bytes(self._pending))
+        self._pending.clear()
+
+    def tell(self) -> int:
+        """Bytes so far."""
+        return self._position
+
+    def close(self) -> None:
+        """Give the file descriptor back."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        super().close()
+
+    def __exit__(self, kind: Any, error: Any, trace: Any) -> None:
+        if error is None:
+            self._write_pending()
+            with naming(self._path):
+                os.fsync(self._fd)
+        self.close()

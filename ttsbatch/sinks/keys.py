@@ -27,6 +27,12 @@ def run_settings(plan: RunPlan, card: ModelCard) -> dict[str, Any]:
     The model counts by the hash of its content, so a moved checkpoint is still the same one.
     """
     settings = plan.settings() | {"save_codes": plan.output.save_codes}
+    settings |= {
+        "format": plan.audio.format,
+        "sample_rate": plan.audio.rate_of(card.sample_rate_hz),
+        "loudness": plan.audio.loudness_lufs,
+        "layout": plan.output.layout,
+    }
     settings |= {"model_content_hash": card.content_hash}
     settings.pop("model", None)
     return json.loads(json.dumps(settings))  # type: ignore[no-any-return]

@@ -224,6 +224,12 @@ def _take(out: Scan, parts: list[Records], start: int, records: Records) -> None
     out.last_rows = np.concatenate([out.last_rows, made[made["shard"] == out.last_shard]])
 
 
+def made_in_shard(path: Path, end: int, shard: int) -> Records:
+    """The MADE records of a shard, in order, up to byte `end`."""
+    found = [r[(r["kind"] == MADE) & (r["shard"] == shard)] for _, r in read_chunks(path, end)]
+    return np.concatenate(found) if found else np.zeros(0, RECORD)
+
+
 def live_rows(path: Path, end: int) -> tuple[Records, Records, Records]:
     """(live, dead, sessions): the records up to byte `end`, in order; dead ones were replaced."""
     chunks = [r for _, r in read_chunks(path, end)]

@@ -30,9 +30,11 @@ from ttsbatch.sinks.durable import (
     sink_error,
     write_file,
 )
+from ttsbatch.sinks.encode import Encoded, Encoder
 from ttsbatch.sinks.failures import FailureFile, count_failures
 from ttsbatch.sinks.keys import content_key, run_settings, settings_fingerprint
-from ttsbatch.sinks.layout import FolderLayout, Placed
+from ttsbatch.sinks.layout import Row
+from ttsbatch.sinks.layouts import make_layout
 from ttsbatch.sinks.lock import OutLock
 from ttsbatch.sinks.lost import changed_by_hand, find_lost
 from ttsbatch.sinks.manifest import manifest_line, read_lines
@@ -118,7 +120,10 @@ class ShardSink:
             if not (self.out / name).exists():
                 write_file(self.out / name, b"")
         self.names = NameBook()
-        self._layout = FolderLayout(self.out, self._temp_folder, plan.output.shard_size, self.names)
+        self._layout = make_layout(
+            plan, self.out, self._temp_folder, self.names, card.sample_rate_hz
+        )
+        self._encoder = Encoder(plan.audio)
         self._failures = FailureFile(self.out / "failures.jsonl", self._temp_folder)
         finish_compaction(self._manifest_path, self._commits_path)
         found = self._scan()
@@ -130,7 +135,9 @@ class ShardSink:
         if not all(line.startswith(b'{"id": ') and line.endswith(b"}\n") for line in lines):
             raise changed_by_hand(self._manifest_path)
         self._cut(found)
-        self._layout.recover(found.last_shard, lines)
+        self._layout.recover(
+            found.last_shard, lines, lambda shard: self._lines_of(shard, found.size_bytes)
+        )
         self._finished, self.totals = found.finished, found.totals
         self._ledger_bytes = found.size_bytes
         self._lost: dict[int, str] = {}  # position in the ledger -> audio path
@@ -152,6 +159,10 @@ class ShardSink:
         if self._commits_path.exists():
             cut_file(self._commits_path, found.size_bytes)
         cut_file(self._manifest_path, found.manifest_bytes)
+
+    def _lines_of(self, shard: int, size_bytes: int) -> list[bytes]:
+        rows = ledger.made_in_shard(self._commits_path, size_bytes, shard)
+        return list(read_lines(self._manifest_path, rows))
 
     def _compact(self, size_bytes: int) -> None:
         compact(self.out, self._manifest_path, self._commits_path, self._temp_folder, size_bytes)
@@ -348,12 +359,14 @@ class ShardSink:
             with as_sink_error(self.out):
                 self._writer.close()
                 self._withdraw()
+                self._layout.finish()
                 if self._num_replaced and self._commits is not None:
                     self._compact(self._commits.size_bytes)
                     self._num_replaced = 0
                 self._failures.forget_old()
             ended = True
         finally:
+            self._encoder.close()
             for file in (self._manifest, self._commits):
                 if file is not None:
                     file.close()
@@ -363,52 +376,55 @@ class ShardSink:
 
     def _commit(self, group: list[tuple[ShardRecord, Spent]]) -> None:
         start = time.perf_counter()
-        encode_before = self.stage_seconds["encode"]
+        encoded = self._encoder.encode([record for record, _ in group])
+        encoded_at = time.perf_counter()
+        self._count("encode", encoded_at - start)
         with as_sink_error(self.out):
-            self._commit_group(group)
-        encode = self.stage_seconds["encode"] - encode_before
-        seconds = time.perf_counter() - start
-        self.stage_seconds["write"] += seconds - encode
-        if self.on_span is not None:
-            self.on_span("write", seconds)  # the encodings lie inside
+            self._commit_group(
+                [(row, spent) for row, (_, spent) in zip(encoded, group, strict=True)]
+            )
+        self._count("write", time.perf_counter() - encoded_at)
 
-    def _commit_group(self, group: list[tuple[ShardRecord, Spent]]) -> None:
+    def _count(self, stage: str, seconds: float) -> None:
+        self.stage_seconds[stage] += seconds
+        if self.on_span is not None:
+            self.on_span(stage, seconds)
+
+    def _commit_group(self, group: list[tuple[Encoded, Spent]]) -> None:
         if self._manifest is None:
             self._manifest = AppendFile(self._manifest_path)
         commits = self._commits_file()
-        old = [self._old_files(record) for record, _ in group]
-        placed = [
-            (record, self._layout.place(record, files if self._keep_old else ()))
-            for (record, _), files in zip(group, old, strict=True)
-        ]
-        staged = self._layout.stage(placed, self._count_encode)
+        rows, old = [], []
+        for encoded, _ in group:
+            files = self._old_files(encoded.record)
+            placed = self._layout.place(encoded.record, files if self._keep_old else ())
+            line = manifest_line(encoded.record, self._model, placed.audio_path, placed.codes_path)
+            rows.append(Row(encoded, placed, line))
+            old.append(files)
+        self._layout.stage(rows)
         overwritten = [
-            ledger.id_hash(record.utterance.id)
-            for (record, p), files in zip(placed, old, strict=True)
-            if not files.isdisjoint({p.audio_path, p.codes_path})
+            ledger.id_hash(row.encoded.record.utterance.id)
+            for row, files in zip(rows, old, strict=True)
+            if not files.isdisjoint({row.placed.audio_path, row.placed.codes_path})
         ]
         if notes := self._session_note() + self._gone(overwritten):
             commits.append(notes)
-        self._layout.publish(staged)
-        lines = [manifest_line(r, self._model, p.audio_path, p.codes_path) for r, p in placed]
-        offset = self._manifest.append(b"".join(lines))
-        records = self._ledger_records(group, placed, lines, offset)
+        self._layout.publish()
+        offset = self._manifest.append(b"".join(row.line for row in rows))
+        records = self._ledger_records(rows, [spent for _, spent in group], offset)
         commits.append(ledger.seal(records))
-        for (record, _), files in zip(group, old, strict=True):
+        self._layout.settle()
+        for row, files in zip(rows, old, strict=True):
             if files:
-                self._take_off(self._finished.find(ledger.id_hash(record.utterance.id)))
+                hashed = ledger.id_hash(row.encoded.record.utterance.id)
+                self._take_off(self._finished.find(hashed))
         self.totals.add(records)
-        self.num_written += len(group)
+        self.num_written += len(rows)
 
     def _commits_file(self) -> AppendFile:
         if self._commits is None:
             self._commits = AppendFile(self._commits_path)
         return self._commits
-
-    def _count_encode(self, seconds: float) -> None:
-        self.stage_seconds["encode"] += seconds
-        if self.on_span is not None:
-            self.on_span("encode", seconds)
 
     def _old_files(self, record: ShardRecord) -> set[str]:
         """The files of the row that a record replaces; none where it replaces none."""
@@ -425,25 +441,17 @@ class ShardSink:
         self._session_noted = True
         return (b"" if self._commits_file().size_bytes else ledger.MAGIC) + ledger.seal(note)
 
-    def _ledger_records(
-        self,
-        group: list[tuple[ShardRecord, Spent]],
-        placed: list[tuple[ShardRecord, Placed]],
-        lines: list[bytes],
-        offset: int,
-    ) -> ledger.Records:
-        records = np.zeros(len(group), ledger.RECORD)
-        for i, ((record, spent), (_, place), line) in enumerate(
-            zip(group, placed, lines, strict=True)
-        ):
-            row = records[i]
+    def _ledger_records(self, rows: list[Row], spent: list[Spent], offset: int) -> ledger.Records:
+        records = np.zeros(len(rows), ledger.RECORD)
+        for i, (written, cost) in enumerate(zip(rows, spent, strict=True)):
+            row, record, line = records[i], written.encoded.record, written.line
             row["id_hi"], row["id_lo"] = ledger.id_hash(record.utterance.id)
             row["key_hi"], row["key_lo"] = ledger.key_hash(record.key)
-            row["offset"], row["length"], row["shard"] = offset, len(line), place.shard
+            row["offset"], row["length"], row["shard"] = offset, len(line), written.placed.shard
             row["num_samples"] = len(record.samples)
             row["sample_rate_hz"] = record.sample_rate_hz
             row["num_chars"] = len(record.utterance.spoken_text)
-            row["elapsed_s"], row["cost_s"] = spent.elapsed_s, spent.cost_s
+            row["elapsed_s"], row["cost_s"] = cost.elapsed_s, cost.cost_s
             row["session"], row["attempts"] = self.session, record.attempts
             row["kind"] = ledger.MADE
             row["flags"] = (FLAG_FLAGGED if record.checks.get("verdict") == "flag" else 0) | (

@@ -25,6 +25,7 @@ UNFINISHED = {
     "missing": "rows of the input that are not there yet",
     "changed": "rows of the input that were edited since",
     "not_in_input": "rows that the input does not have any more",
+    "unpublished": "rows of a shard that the next run publishes",
     "leftover": "leftovers of a run that has not ended, which the next run removes",
 }
 """Kinds of finding that the next run of the same command sees to, or that are the input's."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import os
+import re
 import sys
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -26,10 +27,12 @@ from ttsbatch.sinks.names import AUDIO_EXTENSIONS
 from ttsbatch.sinks.outdir import read_run
 from ttsbatch.sinks.verify_failures import FailuresRead
 from ttsbatch.sinks.verify_row import Checked, check_line
+from ttsbatch.sinks.verify_shards import ShardFiles, shard_members
 
 _NUM_THREADS = 8  # opening a file waits on network file systems; on local ones it hardly does
 _BLOCK_LINES = 128
 _OURS = (*AUDIO_EXTENSIONS, ".npy")
+_SHARDS = (".tar", ".parquet")
 
 Line = tuple[int, int, bytes]  # number, offset, content
 
@@ -52,6 +55,7 @@ class OutputCheck:
         self.killed = (out / "ledger/session.json").exists()
         self.failures = FailuresRead()
         self._with_codes = bool(run["settings"].get("save_codes"))
+        self._files = ShardFiles(out)
         self._named: set[bytes] = set()  # digests of the files that lines name
         self._left: set[bytes] = set()  # the same, of lines that the next run removes
         self._unledgered: dict[str, str] = {}  # id -> source; rows that the ledger doesn't have
@@ -108,7 +112,7 @@ class OutputCheck:
         with self.manifest_path.open("rb") as file:
             for offset in self._line_at[left].tolist():
                 file.seek(offset)
-                row = check_line(self.out, file.readline(), with_codes=False)
+                row = check_line(self._files, file.readline(), with_codes=False)
                 yield row.id or "", row.source
 
     # -- ledger
@@ -157,12 +161,12 @@ class OutputCheck:
             for line in _lines(self.manifest_path):
                 if line[1] in replaced or (self.killed and line[1] >= committed):
                     num_left += 1
-                    paths = check_line(self.out, line[2], with_codes=False).paths
+                    paths = check_line(self._files, line[2], with_codes=False).paths
                     self._left.update(map(_digest, paths))
                 else:
                     yield line
 
-        for line, checked in _check_lines(self.out, lines(), self._with_codes):
+        for line, checked in _check_lines(self._files, lines(), self._with_codes):
             self._take(line, checked)
         if num_left:
             message = f"{num_left:,} lines of manifest.jsonl that are replaced or not committed"
@@ -194,7 +198,8 @@ class OutputCheck:
         record = self._live[found[1]]
         self._num_moved += (offset, len(content)) != (record["offset"], record["length"])
         ours = int(record["num_samples"]), int(record["sample_rate_hz"])
-        if not checked.problems and ours != (checked.num_samples, checked.sample_rate_hz):
+        is_sound = all(kind == "unpublished" for kind, _ in checked.problems)
+        if is_sound and ours != (checked.num_samples, checked.sample_rate_hz):
             message = f"{where}: the ledger says {ours[0]:,} samples at {ours[1]:,} Hz"
             self.findings.add("ledger", checked.id, message)
 
@@ -225,12 +230,33 @@ class OutputCheck:
                 below = Path(folder).relative_to(self.out)
                 for name in files:
                     path = (below / name).as_posix()
-                    digest = _digest(path)
-                    is_named = digest in self._named or digest in self._left
-                    if name.endswith(_OURS) and not is_named:
-                        is_left = self.killed and _shard(below) >= self._last_shard
-                        kind = "leftover" if is_left else "orphan_file"
-                        self.findings.add(kind, None, f"{path}: no line names it")
+                    if name.endswith(_OURS):
+                        self._check_named(path)
+                    elif len(below.parts) == 1 and name.endswith(_SHARDS):
+                        self._check_shard(path)
+
+    def _check_named(self, path: str) -> None:
+        digest = _digest(path)
+        if digest not in self._named and digest not in self._left:
+            is_left = self.killed and _shard(path) >= self._last_shard
+            kind = "leftover" if is_left else "orphan_file"
+            self.findings.add(kind, None, f"{path}: no line names it")
+
+    def _check_shard(self, path: str) -> None:
+        """What is wrong with a shard as a whole, and rows in it that no line names."""
+        if path not in self._files.problems:  # no line names any row of it
+            try:
+                self._files.content(path)
+            except OSError as e:
+                self.findings.add("torn_file", None, f"{path}: cannot be read: {e.strerror or e}")
+                return
+        problem, doubled = self._files.problems[path]
+        if problem is not None:
+            self.findings.add("torn_file", None, f"{path}: {problem}")
+        for key in sorted(doubled):
+            self.findings.add("doubled", None, f"{path}#{key}: is there twice")
+        for member in shard_members(self.out / path):
+            self._check_named(f"{path}#{member}")
 
 
 def _index_of(live: ledger.Records) -> ledger.Finished:
@@ -246,9 +272,9 @@ def _digest(path: str) -> bytes:
     return hashlib.blake2b(os.fsencode(path), digest_size=12).digest()
 
 
-def _shard(below: Path) -> int:
-    number = below.parts[1].removeprefix("shard-") if len(below.parts) > 1 else ""
-    return int(number) if number.isdecimal() else -1
+def _shard(path: str) -> int:
+    number = re.match(r"(?:audio|codes)/shard-(\d+)[/.]", path)
+    return int(number[1]) if number else -1
 
 
 def _lines(path: Path) -> Iterator[Line]:
@@ -260,12 +286,12 @@ def _lines(path: Path) -> Iterator[Line]:
 
 
 def _check_lines(
-    out: Path, lines: Iterable[Line], with_codes: bool
+    files: ShardFiles, lines: Iterable[Line], with_codes: bool
 ) -> Iterator[tuple[Line, Checked]]:
     """The lines and what their files say, in order, several blocks at a time."""
 
     def check(block: list[Line]) -> list[tuple[Line, Checked]]:
-        return [(line, check_line(out, line[2], with_codes)) for line in block]
+        return [(line, check_line(files, line[2], with_codes)) for line in block]
 
     blocks = _blocks(lines)
     with ThreadPoolExecutor(_NUM_THREADS) as pool:

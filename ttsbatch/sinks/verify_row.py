@@ -13,14 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
-import numpy as np
-from numpy.lib import format as npy
-
-from ttsbatch.audio.wav_header import measure_wav
+from ttsbatch.audio.measure import bytes_needed, measure_audio
+from ttsbatch.sinks.npy_header import NpyHeader, read_npy_header
+from ttsbatch.sinks.packed import split_packed
+from ttsbatch.sinks.verify_shards import Member, ShardFiles
 
 _BEGIN = re.compile(
     r'\{"id": ("(?:[^"\\]|\\.)*")(?:, "audio_filepath": ("(?:[^"\\]|\\.)*"))?', re.DOTALL
 )
+_NO_CODES = ("wrong_codes", "has no codes, though the run keeps them")
 _TYPES = {"id": str, "audio_filepath": str, "source": str, "num_samples": int, "sample_rate": int}
 
 
@@ -54,11 +55,11 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON")
 
 
-def check_line(out: Path, line: bytes, with_codes: bool) -> Checked:
+def check_line(files: ShardFiles, line: bytes, with_codes: bool) -> Checked:
     """Read a manifest line and look at its files.
 
     Args:
-        out: the output folder.
+        files: of the output folder.
         line: with its line break, if it has one.
         with_codes: the run keeps codes, so that a line without them is wrong.
     """
@@ -72,12 +73,15 @@ def check_line(out: Path, line: bytes, with_codes: bool) -> Checked:
     rate_hz, num_samples = row["sample_rate"], row["num_samples"]
     checked = Checked(row["id"], row["source"], [row["audio_filepath"]], num_samples, rate_hz)
     _check_duration(row, checked)
-    _check_audio(out, row, checked)
+    if packed := split_packed(row["audio_filepath"]):
+        _check_packed(files, *packed, row, checked, with_codes)
+        return checked
+    _check_audio(files.out, row, checked)
     if "codes_filepath" in row:
         checked.paths.append(str(row["codes_filepath"]))
-        _check_codes(out, row, checked)
+        _check_codes(files.out, row, checked)
     elif with_codes:
-        checked.problems.append(("wrong_codes", "has no codes, though the run keeps them"))
+        checked.problems.append(_NO_CODES)
     return checked
 
 
@@ -107,18 +111,63 @@ def _check_audio(out: Path, row: dict[str, Any], checked: Checked) -> None:
         return
     name = row["audio_filepath"]
     try:
-        num_samples, rate_hz = measure_wav(path)
+        with path.open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            head = file.read(bytes_needed(path.suffix, size))
+        measured = measure_audio(path.suffix, head, size)
     except ValueError as e:
         checked.problems.append(("torn_file", f"{name}: {e}"))
     except OSError as e:
         checked.problems.append(_unreadable(name, e))
     else:
-        if (num_samples, rate_hz) != (row["num_samples"], row["sample_rate"]):
-            message = (
-                f"{name}: {num_samples:,} samples at {rate_hz:,} Hz; the manifest says "
-                f"{row['num_samples']:,} at {row['sample_rate']:,} Hz"
-            )
-            checked.problems.append(("wrong_samples", message))
+        _compare_audio(measured, row, checked)
+
+
+def _check_packed(
+    files: ShardFiles,
+    shard: str,
+    member: str,
+    row: dict[str, Any],
+    checked: Checked,
+    with_codes: bool,
+) -> None:
+    name = row["audio_filepath"]
+    if "codes_filepath" in row:
+        checked.paths.append(str(row["codes_filepath"]))
+    try:
+        content = files.content(shard)
+    except OSError as e:
+        checked.problems.append(_unreadable(shard, e))
+        return
+    found: Member | None = content.rows.get(member)
+    if found is None and content.problem is not None:
+        checked.problems.append(("torn_file", f"{name}: is not there; {shard}: {content.problem}"))
+        return
+    if found is None:
+        checked.problems.append(("file_missing", f"{name}: is not there"))
+        return
+    if not found.is_published:
+        checked.problems.append(("unpublished", f"{name}: waits in the ledger folder"))
+    if isinstance(found.audio, str):
+        checked.problems.append(("torn_file", f"{name}: {found.audio}"))
+    else:
+        _compare_audio(found.audio, row, checked)
+    if isinstance(found.codes, str):
+        checked.problems.append(("torn_file", f"{name}: codes: {found.codes}"))
+    elif found.codes is not None:
+        _compare_codes(found.codes, f"{name}: codes", row, checked)
+    elif with_codes:
+        checked.problems.append(_NO_CODES)
+
+
+def _compare_audio(measured: tuple[int, int], row: dict[str, Any], checked: Checked) -> None:
+    num_samples, rate_hz = measured
+    if measured != (row["num_samples"], row["sample_rate"]):
+        message = (
+            f"{row['audio_filepath']}: {num_samples:,} samples at {rate_hz:,} Hz; the manifest "
+            f"says {row['num_samples']:,} at {row['sample_rate']:,} Hz"
+        )
+        checked.problems.append(("wrong_samples", message))
 
 
 def _check_codes(out: Path, row: dict[str, Any], checked: Checked) -> None:
@@ -128,22 +177,20 @@ def _check_codes(out: Path, row: dict[str, Any], checked: Checked) -> None:
     name = row["codes_filepath"]
     try:
         with path.open("rb") as file:
-            npy.read_magic(file)
-            shape, _, dtype = npy.read_array_header_1_0(file)
-            expected = file.tell() + math.prod(shape) * dtype.itemsize
-            size = os.fstat(file.fileno()).st_size
+            found = read_npy_header(file, os.fstat(file.fileno()).st_size)
     except ValueError as e:
-        checked.problems.append(("torn_file", f"{name}: not an array file: {e}"))
-        return
+        checked.problems.append(("torn_file", f"{name}: {e}"))
     except OSError as e:
         checked.problems.append(_unreadable(name, e))
-        return
-    if size != expected:
-        message = f"{name}: {size:,} bytes, expected {expected:,} by its header"
-        checked.problems.append(("torn_file", message))
-    if dtype != np.int16 or len(shape) != 2 or shape[0] != row.get("num_frames"):
+    else:
+        _compare_codes(found, name, row, checked)
+
+
+def _compare_codes(found: NpyHeader, name: str, row: dict[str, Any], checked: Checked) -> None:
+    shape = found.shape
+    if found.dtype != "int16" or len(shape) != 2 or shape[0] != row.get("num_frames"):
         message = (
-            f"{name}: {dtype} of shape {list(shape)}, expected int16 with "
+            f"{name}: {found.dtype} of shape {list(shape)}, expected int16 with "
             f"{row.get('num_frames')} rows of codebooks"
         )
         checked.problems.append(("wrong_codes", message))

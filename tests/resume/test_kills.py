@@ -16,6 +16,8 @@ from pathlib import Path
 import pytest
 
 from tests.sinks.fake_run import audio, content, failure, manifest, redo, run, stored
+from tests.sinks.fake_run import redo as _redo
+from tests.sinks.fake_run import run as _run
 from tests.sinks.fake_run import utterance as row
 from ttsbatch.sinks.findings import DAMAGE
 from ttsbatch.sinks.ledger import RECORD, scan
@@ -172,17 +174,26 @@ def test_repair_itself_killed_at_every_write(work: Path, values: dict[str, str])
     assert kill_everywhere(broken, work, EDITED, False, **values) > 10
 
 
-@pytest.mark.parametrize(("num_rows", "codes"), [(4, True), (6, False)])  # a shard is three rows
+@pytest.mark.parametrize(
+    ("num_rows", "codes", "layout"),  # a shard is three rows
+    [
+        (4, True, "dir"),
+        (6, False, "dir"),
+        (4, False, "tar"),
+        (6, True, "tar"),
+        (4, True, "parquet"),
+    ],
+)
 def test_redo_killed_at_every_write_leaves_the_old_row_or_the_new_one(
-    work: Path, num_rows: int, codes: bool
+    work: Path, num_rows: int, codes: bool, layout: str
 ) -> None:
     start, rows = work / "start", ROWS[:num_rows]
-    run(start, rows, [failure(90)], codes)
-    redo(start, rows[-1:], codes)  # so that a file is in the way once more
+    run(start, rows, [failure(90)], codes, layout=layout)
+    redo(start, rows[-1:], codes, layout=layout)  # so that a file is in the way once more
     old = audio(start)
     shutil.copytree(start, work / "whole")
     again = [rows[-1], rows[0], rows[-2]]
-    redo(work / "whole", again, codes, seed=2)
+    redo(work / "whole", again, codes, seed=2, layout=layout)
     new = audio(work / "whole")
     assert {i for i in old if old[i] != new[i]} == {r.id for r in again}
     seen = set()
@@ -191,10 +202,11 @@ def test_redo_killed_at_every_write_leaves_the_old_row_or_the_new_one(
         at += 1
         out = work / f"{at}"
         shutil.copytree(start, out)
-        if not killed(lambda out=out: redo(out, again, codes, seed=2), at):
+        if not killed(lambda out=out: redo(out, again, codes, seed=2, layout=layout), at):
             break
         assert OutputCheck(out).findings.count(DAMAGE) == 0, f"killed at write {at}"
-        assert run(out, rows, [failure(90)], codes) == [], f"killed at write {at}: a row was lost"
+        made = run(out, rows, [failure(90)], codes, layout=layout)
+        assert made == [], f"killed at write {at}: a row was lost"
         now = audio(out)
         assert now.keys() == old.keys()
         for id, data in now.items():
@@ -205,13 +217,14 @@ def test_redo_killed_at_every_write_leaves_the_old_row_or_the_new_one(
     assert {(False, False, False), (True, True, False), (True, True, True)} <= seen
 
 
-def test_finished_rows_that_became_rejects_killed_at_every_write(work: Path) -> None:
+@pytest.mark.parametrize("layout", ["dir", "tar", "parquet"])
+def test_finished_rows_that_became_rejects_killed_at_every_write(work: Path, layout: str) -> None:
     start, whole = work / "start", work / "whole"
-    run(start, ROWS, [failure(90)])
+    run(start, ROWS, [failure(90)], layout=layout)
     rejects = [replace(failure(3), utterance_id=r.id) for r in (ROWS[1], ROWS[6])]
     rest = [*ROWS[:1], *ROWS[2:6]]
     shutil.copytree(start, whole)
-    assert run(whole, rest, rejects) == []
+    assert run(whole, rest, rejects, layout=layout) == []
     expected = audio(whole)
     assert expected.keys() == {r.id for r in rest}
     at = 0
@@ -219,11 +232,11 @@ def test_finished_rows_that_became_rejects_killed_at_every_write(work: Path) -> 
         at += 1
         out = work / f"{at}"
         shutil.copytree(start, out)
-        if not killed(lambda out=out: run(out, rest, rejects), at):
+        if not killed(lambda out=out: run(out, rest, rejects, layout=layout), at):
             break
         findings = OutputCheck(out).findings
         assert findings.count(DAMAGE) == 0, f"killed at write {at}"
-        assert run(out, rest, rejects) == []
+        assert run(out, rest, rejects, layout=layout) == []
         assert audio(out) == expected, f"killed at write {at}"
         shutil.rmtree(out)
     assert at > 20
@@ -286,10 +299,13 @@ def test_garbage_after_the_ledger_is_cut_off(work: Path) -> None:
         assert path.read_bytes() == good
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("seed", "layout"), [(0, "dir"), (1, "dir"), (2, "dir"), (3, "tar"), (5, "tar"), (6, "parquet")]
+)
 def test_any_mix_of_edits_losses_redos_and_kills_ends_with_each_id_once(
-    work: Path, seed: int
+    work: Path, seed: int, layout: str
 ) -> None:
+    run, redo = partial(_run, layout=layout), partial(_redo, layout=layout)
     draw, out = random.Random(seed), work / "out"
     texts: dict[str, str] = {f"r{i}": "0" for i in range(5)}  # "": rejected
     is_broken = False  # by hand, and no run has come to its end since
@@ -306,11 +322,11 @@ def test_any_mix_of_edits_losses_redos_and_kills_ends_with_each_id_once(
         if change == "redo" and texts[name]:
             job()
             job, is_broken = partial(redo, out, [row(name, texts[name])]), False
-        files = sorted((out / "audio").rglob("*.wav"))
+        files = sorted(p for p in (out / "audio").rglob("*.*") if p.is_file())
         if change in ("lose", "tear") and files:
             os.truncate(files[0], 50) if change == "tear" else files[0].unlink()
             is_broken = True
-        if not killed(job, draw.randrange(1, 60)) and job.func is run:
+        if not killed(job, draw.randrange(1, 60)) and job.func is _run:
             is_broken = False
         if (out / "run.json").exists() and not is_broken:
             findings = OutputCheck(out).findings

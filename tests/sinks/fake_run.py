@@ -94,9 +94,12 @@ def run(
     return made
 
 
-def redo(out: Path, rows: Iterable[Utterance], codes: bool = False, seed: int = 1) -> None:
+def redo(
+    out: Path, rows: Iterable[Utterance], codes: bool = False, seed: int = 1, **values: Any
+) -> None:
     """Put other samples in the place of finished rows, under their own keys."""
-    with ShardSink(out, plan(save_codes=codes), CARD, keep_old=True, group_rows=2) as sink:
+    run_plan = plan(save_codes=codes, **values)
+    with ShardSink(out, run_plan, CARD, keep_old=True, group_rows=2) as sink:
         for u in rows:
             made = record(sink, u, codes)
             sink.write(replace(made, samples=made.samples[::-1] + np.int16(seed)))

@@ -63,7 +63,10 @@ class FakeSpeaker:
         if words[0] == "mumble" and segment.attempt < int(words[1]):
             loudness = 3
         num_samples = round(segment.expected_s * LENGTH_FACTOR * RATE_HZ)
-        samples = np.clip(rng.normal(0, loudness, num_samples), -32_000, 32_000)
+        # Louder and quieter five times a second, as speech is: steady noise would be flagged.
+        swell = np.abs(np.sin(np.arange(num_samples) * (np.pi * 5 / RATE_HZ))) + 0.05
+        fade = np.minimum(1, np.arange(num_samples)[::-1] / (0.05 * RATE_HZ))
+        samples = np.clip(rng.normal(0, loudness, num_samples) * swell * fade, -32_000, 32_000)
         return Waveform(segment, samples.astype(np.int16), RATE_HZ, "stop", 0)
 
     def stop(self) -> None:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from ttsbatch.audio.join import join_segments
+from ttsbatch.audio.trim import trim_tail
 from ttsbatch.models.protocol import Speaker
 from ttsbatch.plan import OutputPlan
 from ttsbatch.progress import Progress, Tally
-from ttsbatch.quality import check
+from ttsbatch.quality import check, silent_tail_s
 from ttsbatch.report import Meter
 from ttsbatch.sinks.totals import Spent
 from ttsbatch.stop import Stop
@@ -35,6 +36,7 @@ from ttsbatch.types import (
     Waveform,
 )
 
+MIN_TRIM_TAIL_S = 0.8  # a row that ran on into silence this long has said its text
 MIN_ROOM = 1.5  # `max_seconds` over the expected seconds: a piece has less to spare than a row
 
 
@@ -169,7 +171,8 @@ class Production:
             self._failed(utterance, row.failure)
 
     def _record(self, utterance: Utterance, row: _Open) -> ShardRecord:
-        waves = sorted(row.spoken, key=lambda w: w.segment.index)
+        spoken = sorted(row.spoken, key=lambda w: w.segment.index)
+        waves, trimmed_s = trim_run_ons(spoken)
         pauses = pauses_s(utterance.spoken_text, [w.segment.text for w in waves])
         samples = join_segments(waves, pauses)
         finish_reason: FinishReason = (
@@ -187,12 +190,9 @@ class Production:
             segments=tuple(_note(w, utterance.seed) for w in waves),
             checks=check(
                 samples,
-                waves[0].sample_rate_hz,
-                num_chars=len(utterance.spoken_text),
-                expected_seconds=sum(w.segment.expected_s for w in waves),
-                finish_reason=finish_reason,
-                capped_by_row=utterance.max_seconds is not None,
-                num_nonfinite=sum(w.num_nonfinite for w in waves),
+                waves,
+                profile=self._speaker.card.profiles.get(utterance.voice or ""),
+                trimmed_s=trimmed_s,
             ),
             codes=np.concatenate(codes) if codes else None,
         )
@@ -257,6 +257,23 @@ def row_of(utterance: Utterance) -> dict[str, Any]:
         **u.extra,
     }
     return {name: value for name, value in fields.items() if value is not None}
+
+
+def trim_run_ons(waves: Sequence[Waveform]) -> tuple[list[Waveform], list[float]]:
+    """The segments without long silent tails, and the seconds that each lost.
+
+    Only a segment that ran on to a cap which its row did not ask for is trimmed: what it was to
+    say is said, and the model has missed its end.
+    """
+    kept, trimmed_s = [], []
+    for wave in waves:
+        tail_s = 0.0
+        if wave.finish_reason == "length" and wave.segment.utterance.max_seconds is None:
+            tail_s = silent_tail_s(wave.samples, wave.sample_rate_hz)
+        one, lost_s = trim_tail(wave, tail_s) if tail_s >= MIN_TRIM_TAIL_S else (wave, 0.0)
+        kept.append(one)
+        trimmed_s.append(lost_s)
+    return kept, trimmed_s
 
 
 def _rank(take: ShardRecord) -> tuple[bool, int, float]:

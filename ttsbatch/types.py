@@ -114,6 +114,14 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class VoiceProfile:
+    """What was measured of a voice's good speech; its rows are held to it."""
+
+    pace: float  # seconds of speech over the expected seconds, median of many rows
+    spectrum_db: tuple[float, ...] = ()  # mean levels of `quality.spectrum`'s bands; their mean: 0
+
+
+@dataclass(frozen=True, slots=True)
 class ModelCard:
     """What can be known of a model without its weights: enough to check every row."""
 
@@ -134,6 +142,7 @@ class ModelCard:
     num_parameters: int
     content_hash: str  # identifies weights and config in run.json and in the resume key
     config: Any = None  # the family's own parsed config
+    profiles: Mapping[str, VoiceProfile] = field(default_factory=dict)  # of voices measured so far
 
 
 OPTION_FIELDS = frozenset(

@@ -7,6 +7,7 @@ import os
 import re
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,26 @@ def test_edited_row_counts_once(tmp_path: Path) -> None:
     assert report["utterances"]["made"] == 6
     assert report["finish_reasons"]["stop"] == 6
     assert report["audio_seconds"] == pytest.approx(sum(m["duration"] for m in manifest(tmp_path)))
+
+
+def test_flags_are_listed_by_check_and_a_replaced_row_counts_once(tmp_path: Path) -> None:
+    def flagged(sink: ShardSink, u: Utterance, *reasons: str) -> None:
+        checks = {"verdict": "flag", "reasons": reasons, "duration_s": 3.0, "expected_s": 2.0}
+        sink.write(replace(record(sink, u), checks=checks))
+
+    with ShardSink(tmp_path, plan(), CARD, group_seconds=0.01) as sink:
+        flagged(sink, ROWS[0], "loop", "too_long")
+        flagged(sink, ROWS[1], "loop")
+        sink.write(record(sink, ROWS[2]))
+        first = finish_report(sink, Meter(), EngineStats(), "finished").values
+    assert first["flags"] == {"loop": 2, "too_long": 1}
+    assert dict(key_figures(first))["flagged"] == "2 (loop 2, too_long 1)"
+    assert "| loop | 2 |" in markdown(first)
+    edited = replace(ROWS[1], spoken_text="Another text.")
+    with ShardSink(tmp_path, plan(), CARD, group_seconds=0.01) as sink:
+        flagged(sink, edited, "silent")
+        second = finish_report(sink, Meter(), EngineStats(), "finished").values
+    assert second["flags"] == {"loop": 1, "silent": 1, "too_long": 1}
 
 
 def test_row_costs_add_up_to_the_wall_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

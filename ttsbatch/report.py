@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ttsbatch.errors import SinkError
+from ttsbatch.quality.outliers import RunSurvey
 from ttsbatch.sinks.jsonlines import dump_json
 from ttsbatch.sinks.shards import ShardSink
 from ttsbatch.sinks.totals import BUCKET_NAMES, Spent, Sum, Totals
@@ -171,7 +172,9 @@ def finish_report(
     if sink.changed:
         sink.note_session()
         sessions.append(_this_session(sink, meter, stats, ended))
-    report = RunReport(build_report(sink.totals, utterances, sessions))
+    survey = RunSurvey()
+    survey.add_lines(sink.live_lines())
+    report = RunReport(build_report(sink.totals, utterances, sessions) | survey.result())
     sink.replace("report.md", markdown(report.values).encode("utf8"))
     sink.replace("report.json", report.to_json().encode("utf8"))
     return report

@@ -33,7 +33,8 @@ def key_figures(v: Values) -> Iterator[tuple[str, str]]:
         f"{counts['in']:,} in = {counts['made']:,} made + {counts['rejected']:,} rejected "
         f"+ {counts['failed']:,} failed" + (f" + {left:,} left" if left else ""),
     )
-    yield "flagged", f"{counts['flagged']:,}"
+    flags = ", ".join(f"{name} {n:,}" for name, n in v.get("flags", {}).items())
+    yield "flagged", f"{counts['flagged']:,}" + (f" ({flags})" if flags else "")
     yield "audio", f"{_number(v['audio_seconds'])} s"
     yield "wall (speaking)", f"{_number(v['wall_seconds'], 2)} s"
     yield "load, warm-up", f"{v['load_seconds']:.2f} s, {v['warmup_seconds']:.2f} s (not in RTF)"
@@ -85,6 +86,7 @@ def parts(values: Values) -> list[Part]:
     stages = values["stages"]
     buckets = values["length_buckets"]
     return [
+        *_quality_parts(values),
         Part(
             "Stages",
             "Busy seconds; stages overlap and may add up to more than the wall.",
@@ -135,6 +137,35 @@ def parts(values: Values) -> list[Part]:
             [],
         ),
     ]
+
+
+def _quality_parts(values: Values) -> list[Part]:
+    """What the checks found, where they found anything; older reports don't say."""
+    found: list[Part] = []
+    if flags := values.get("flags"):
+        rows = [[name, f"{count:,}"] for name, count in flags.items()]
+        note = "Rows whose best take still has the fault; one row may have several."
+        found.append(Part("Flags", note, ["check", "rows"], rows, _shares(list(flags.values()))))
+    if paces := values.get("paces"):
+        rows = [
+            [
+                p["language"],
+                p["voice"],
+                f"{p['rows']:,}",
+                f"{p['pace']:.2f}",
+                f"{p['spread']:.1%}",
+                f"{p['outliers']:,}",
+                ", ".join(f"{x['id']} ({x['times_the_pace']:.2f})" for x in p["examples"][:3]),
+            ]
+            for p in paces
+        ]
+        heads = ["language", "voice", "rows", "pace", "spread", "outliers", "farthest"]
+        note = (
+            "Seconds over expected seconds, rows of 1.5 s and more. Outliers are far from the "
+            "pace of their own voice in this run; worth a listen, not flagged."
+        )
+        found.append(Part("Pace by voice", note, heads, rows, []))
+    return found
 
 
 def _shares(numbers: list[float | None]) -> list[float]:

@@ -329,6 +329,20 @@ class ShardSink:
         self._writer.flush()
         self._withdraw()
 
+    def live_lines(self) -> Iterator[bytes]:
+        """The manifest lines of all rows that are made, replaced ones left out. After `flush` only.
+
+        Raises:
+            SinkError: manifest or ledger cannot be read.
+        """
+        with as_sink_error(self._manifest_path):
+            if not self._num_replaced:
+                with self._manifest_path.open("rb") as file:
+                    yield from file
+            elif self._commits is not None:
+                live, _, _ = ledger.live_rows(self._commits_path, self._commits.size_bytes)
+                yield from read_lines(self._manifest_path, live)
+
     def note_session(self) -> None:
         """Put this session into the ledger even if it has made no row. After `flush` only.
 

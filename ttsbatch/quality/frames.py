@@ -29,7 +29,12 @@ def measure_frames(samples: npt.NDArray[np.int16], sample_rate_hz: int) -> Frame
     num_frames = len(samples) // size
     frames = samples[: num_frames * size].reshape(num_frames, size).astype(np.float32)
     power = np.einsum("fs,fs->f", frames, frames).astype(np.float64) / (size * FULL_SCALE**2)
-    loud = power[power >= np.median(power)]
-    speech_dbfs = to_db(float(np.sqrt(loud.mean())))
+    speech_dbfs = to_db(float(np.sqrt(loud_power(power))))
     limit_dbfs = max(speech_dbfs - BELOW_SPEECH_DB, SILENT_BELOW_DBFS)
     return Frames(power, power >= 10 ** (limit_dbfs / 10), speech_dbfs)
+
+
+def loud_power(power: npt.NDArray[np.floating]) -> float:
+    """Mean of the louder half of [F] frame powers, F > 0."""
+    middle = len(power) // 2
+    return float(np.partition(power, middle)[middle:].mean())

@@ -20,7 +20,7 @@ from ttsbatch.quality.spectrum import Spectrum
 
 ALIKE = 0.7  # cosine of two frames' bands; frames of a copy have 0.9 and more
 MIN_LAG = round(0.2 / FRAME_S)
-MAX_LAG = round(10 / FRAME_S)  # of heard frames: pauses don't count
+MAX_LAG = round(8 / FRAME_S)  # of heard frames: pauses don't count
 BLOCK, OVERLAP = 512, 64  # frames compared at once; bounds the memory of a long row
 ADJACENT_S = 0.15  # a copy that begins this soon after its original is a stutter
 

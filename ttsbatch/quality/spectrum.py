@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
-from ttsbatch.quality.frames import FRAME_S
+from ttsbatch.quality.frames import FRAME_S, loud_power
 
 NUM_BANDS = 16
 TARGET_HZ = 8_000  # samples are averaged down to this rate or a little above
@@ -46,7 +46,7 @@ def measure_spectrum(samples: npt.NDArray[np.int16], sample_rate_hz: int) -> Spe
     power = np.square(spectrum.real) + np.square(spectrum.imag)
     bands = power @ _filters(rate_hz)
     level = bands.sum(axis=1)
-    loud = float(level[level >= np.median(level)].mean())
+    loud = loud_power(level)
     heard = level > loud * 10 ** (-HEARD_BELOW_DB / 10)
     floor = np.float32(1e-3 * loud / NUM_BANDS + 1e-6)
     return Spectrum(np.log(bands[heard] + floor), level[heard])

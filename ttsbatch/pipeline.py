@@ -22,6 +22,7 @@ from ttsbatch.models.protocol import Speaker
 from ttsbatch.plan import RunPlan, check_rate
 from ttsbatch.production import Production
 from ttsbatch.progress import Progress, Tally
+from ttsbatch.quality.extras import Measuring, check_extras, load_extras
 from ttsbatch.report import Ended, Meter, RunReport, finish_report
 from ttsbatch.sinks.shards import ShardSink
 from ttsbatch.stop import Stop
@@ -54,6 +55,9 @@ def open_plan(plan: RunPlan) -> ModelCard:
     check_rate(plan.audio, rate_hz, f"the sample rate of {card.name}")
     if plan.output.save_codes and not card.num_codebooks:
         raise PlanError(f"--save-codes: {card.name} has no codec codes")
+    if plan.checks.speaker is not None and "ref_audio" not in card.options:
+        raise PlanError(f"--check-speaker: {card.name} clones no references")
+    check_extras(plan.checks)
     return card
 
 
@@ -92,13 +96,18 @@ def synthesize(
         ended: Ended = "failed"
         try:
             if tally.rows > tally.finished_before and not stop.requested:
+                measuring = None
+                if extras := load_extras(plan.checks):
+                    measuring = stack.enter_context(Measuring(extras))
                 progress.phase(f"loading {card.name}")
                 speaker = timed_load(card, plan, load, meter, tally.num_parallel)
                 stack.callback(speaker.close)
                 stats = speaker.stats
                 if timeline is not None:
                     stats.on_span = sink.on_span = timeline.add
-                production = Production(plan.output, speaker, sink, meter, tally, progress, stop)
+                production = Production(
+                    plan.output, speaker, sink, meter, tally, progress, stop, measuring=measuring
+                )
                 production.run(corpus.todo())
             ended = "interrupted" if stop.requested else "finished"
         except KeyboardInterrupt:

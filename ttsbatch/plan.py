@@ -91,6 +91,31 @@ class OutputPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class ChecksPlan:
+    """The checks that need a model of their own, each off without one."""
+
+    asr: str | None = None  # folder of a faster-whisper model
+    max_wer: float = 0.3  # word error rate; a wrong ending here and there passes
+    speaker: str | None = None  # ONNX file of a speaker encoder
+    min_similarity: float = 0.5  # cosine; encoders differ, so look at yours first
+    dnsmos: str | None = None  # sig_bak_ovr.onnx, or its folder
+    min_mos: float = 2.5  # of the whole, 1 to 5
+
+    def settings(self) -> dict[str, Any]:
+        """What decides a verdict; a model counts by its name, wherever it lies."""
+        rules = {
+            "check_asr": (self.asr, "max_wer", self.max_wer),
+            "check_speaker": (self.speaker, "min_similarity", self.min_similarity),
+            "check_dnsmos": (self.dnsmos, "min_mos", self.min_mos),
+        }
+        used: dict[str, Any] = {}
+        for name, (model, limit, value) in rules.items():
+            if model is not None:
+                used |= {name: Path(model).name, limit: value}
+        return used
+
+
+@dataclass(frozen=True, slots=True)
 class RunPlan:
     """One run, resolved."""
 
@@ -100,6 +125,7 @@ class RunPlan:
     engine: EnginePlan
     output: OutputPlan
     audio: AudioPlan = AudioPlan()
+    checks: ChecksPlan = field(default_factory=ChecksPlan)
 
     def settings(self) -> dict[str, Any]:
         """The part that decides what the audio is: a changed value here refuses a resume.
@@ -107,7 +133,8 @@ class RunPlan:
         Device, slots, shard size, and whatever only says which rows to read are not in it.
         """
         rows = asdict(self.rows)
-        return {"model": self.model, **rows, "retries": self.output.retries}
+        checks = self.checks.settings()
+        return {"model": self.model, **rows, "retries": self.output.retries, **checks}
 
     def to_json(self) -> dict[str, Any]:
         """The whole plan as plain JSON values."""
@@ -167,6 +194,12 @@ RECIPE_FIELDS: dict[str, tuple[type, ...]] = {
     "header": (bool,),
     "save_codes": (bool,),
     "fail_fast": (bool,),
+    "check_asr": (str,),
+    "max_wer": (float, int),
+    "check_speaker": (str,),
+    "min_similarity": (float, int),
+    "check_dnsmos": (str,),
+    "min_mos": (float, int),
 }
 """Every name that a recipe may hold, with the TOML types it may have."""
 
@@ -249,6 +282,7 @@ def make_plan(values: Mapping[str, Any]) -> RunPlan:
             retries=v.get("retries", DEFAULT_RETRIES),
             fail_fast=v.get("fail_fast", False),
         ),
+        checks=_checks(v),
     )
 
 
@@ -330,6 +364,23 @@ def _choice(v: Mapping[str, Any], name: str, choices: tuple[str, ...]) -> None:
 def _at_least(v: Mapping[str, Any], name: str, least: int) -> None:
     if name in v and v[name] < least:
         raise PlanError(f"--{name.replace('_', '-')} is {v[name]}; expected {least} or more")
+
+
+def _checks(v: Mapping[str, Any]) -> ChecksPlan:
+    limits = {
+        "max_wer": ("check_asr", 0.0, 10.0),
+        "min_similarity": ("check_speaker", -1.0, 1.0),
+        "min_mos": ("check_dnsmos", 1.0, 5.0),
+    }
+    for name, (check, least, most) in limits.items():
+        option = f"--{name.replace('_', '-')}"
+        if name in v and check not in v:
+            raise PlanError(f"{option} is given; expected --{check.replace('_', '-')} with it")
+        if name in v and not least <= v[name] <= most:
+            raise PlanError(f"{option} is {v[name]}; expected a number from {least:g} to {most:g}")
+    given: dict[str, Any] = {k: float(v[k]) for k in limits if k in v}
+    given |= {k.removeprefix("check_"): v[k] for k, _, _ in limits.values() if k in v}
+    return ChecksPlan(**given)
 
 
 def _mapping(pairs: Any) -> dict[str, str]:

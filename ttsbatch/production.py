@@ -20,6 +20,7 @@ from ttsbatch.models.protocol import Speaker
 from ttsbatch.plan import OutputPlan
 from ttsbatch.progress import Progress, Tally
 from ttsbatch.quality import check, silent_tail_s
+from ttsbatch.quality.extras import Measuring
 from ttsbatch.report import Meter
 from ttsbatch.sinks.totals import Spent
 from ttsbatch.stop import Stop
@@ -87,6 +88,7 @@ class Production:
         progress: Progress,
         stop: Stop,
         pieces: Callable[[Utterance, int], list[Segment]] | None = None,
+        measuring: Measuring | None = None,
     ) -> None:
         """Wire it up; `pieces(utterance, attempt)` are what is spoken, in place of `cut`."""
         self._pieces = pieces or cut
@@ -94,6 +96,7 @@ class Production:
         self._sink, self._meter, self._tally = sink, meter, tally
         self._progress, self._stop = progress, stop
         self._num_notes = 0  # of the speaker's, passed on
+        self._measuring = measuring
         self._open: dict[str, _Open] = {}
         self._again: deque[Segment] = deque()  # filled here, emptied on the speaker's thread
 
@@ -106,8 +109,10 @@ class Production:
         self._stop.watch(self._speaker)
         try:
             self._round(self._segments(rows))
+            self._collect(wait=True)
             while self._again and not self._stop.requested:
                 self._round(self._segments(iter(())))
+                self._collect(wait=True)
             self._sink.flush()  # a row counts once it is on the disk, and so does its time
         finally:
             self._meter.end_speaking()
@@ -125,6 +130,7 @@ class Production:
             row.num_over += 1
             if row.num_over == row.num_segments:
                 self._attempt_over(row.utterance, row)
+            self._collect()
             self._progress.update(self._tally)
             self._pass_notes_on()
 
@@ -151,10 +157,25 @@ class Production:
 
     def _attempt_over(self, utterance: Utterance, row: _Open) -> None:
         take = None if row.failure else self._record(utterance, row)
+        will_retry = take is not None and self._is_retried(take, row)
+        if take is None or self._measuring is None or will_retry:
+            self._judged(utterance, row, take)
+        else:
+            self._measuring.submit(take)
+
+    def _collect(self, wait: bool = False) -> None:
+        """Go on with the takes whose further checks are complete."""
+        for take in self._measuring.done(wait) if self._measuring else ():
+            self._judged(take.utterance, self._open[take.utterance.id], take)
+            self._progress.update(self._tally)
+
+    def _is_retried(self, take: ShardRecord, row: _Open) -> bool:
+        return take.checks["verdict"] == "flag" and row.attempt < self._plan.retries
+
+    def _judged(self, utterance: Utterance, row: _Open, take: ShardRecord | None) -> None:
         if take is not None and (row.best is None or _rank(take) < _rank(row.best)):
             row.best = take
-        may_retry = row.attempt < self._plan.retries
-        if take is not None and take.checks["verdict"] == "flag" and may_retry:
+        if take is not None and self._is_retried(take, row):
             row.attempt += 1
             row.spoken, row.num_over = [], 0
             self._again.extend(self._pieces(utterance, row.attempt))
@@ -276,10 +297,10 @@ def trim_run_ons(waves: Sequence[Waveform]) -> tuple[list[Waveform], list[float]
     return kept, trimmed_s
 
 
-def _rank(take: ShardRecord) -> tuple[bool, int, float]:
-    """Lower is better: any audio, fewer faults, then a duration nearer to the expected one."""
+def _rank(take: ShardRecord) -> tuple[bool, int, float, float]:
+    """Lower is better: any audio, fewer faults, fewer wrong words, a duration as expected."""
     measured = take.checks
     if not len(take.samples):
-        return True, 0, 0.0
+        return True, 0, 0.0, 0.0
     off = abs(math.log(max(measured["duration_s"], 0.01) / max(measured["expected_s"], 0.01)))
-    return False, len(measured["reasons"]), off
+    return False, len(measured["reasons"]), measured.get("wer") or 0.0, off

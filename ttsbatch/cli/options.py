@@ -16,6 +16,7 @@ ROWS = "What a row gets where it says nothing itself"
 READING = "Reading the corpus"
 RUNNING = "Running"
 WRITING = "The audio that is written"
+CHECKS = "Checks with a model of their own"
 
 Corpus = Annotated[
     list[str] | None,
@@ -145,6 +146,45 @@ Layout = Annotated[
         help="A file per row, WebDataset shards, or Parquet with the audio in it; dir.",
         rich_help_panel=WRITING,
     ),
+]
+CheckAsr = Annotated[
+    str | None,
+    typer.Option(
+        "--check-asr",
+        metavar="FOLDER",
+        help="Hear every row with this faster-whisper model.",
+        rich_help_panel=CHECKS,
+    ),
+]
+MaxWer = Annotated[
+    float | None,
+    typer.Option(help="More wrong words than this share are a flag; 0.3.", rich_help_panel=CHECKS),
+]
+CheckSpeaker = Annotated[
+    str | None,
+    typer.Option(
+        "--check-speaker",
+        metavar="FILE",
+        help="Compare cloned voices with their references by this ONNX speaker encoder.",
+        rich_help_panel=CHECKS,
+    ),
+]
+MinSimilarity = Annotated[
+    float | None,
+    typer.Option(help="A smaller cosine is a flag; 0.5.", rich_help_panel=CHECKS),
+]
+CheckDnsmos = Annotated[
+    str | None,
+    typer.Option(
+        "--check-dnsmos",
+        metavar="FOLDER",
+        help="Score every row with sig_bak_ovr.onnx of the DNS Challenge.",
+        rich_help_panel=CHECKS,
+    ),
+]
+MinMos = Annotated[
+    float | None,
+    typer.Option(help="A lower overall score, 1 to 5, is a flag; 2.5.", rich_help_panel=CHECKS),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="The result as JSON on stdout.")]
 IsQuiet = Annotated[

@@ -55,6 +55,12 @@ def synth(
             dir_okay=False,
         ),
     ] = None,
+    check_asr: o.CheckAsr = None,
+    max_wer: o.MaxWer = None,
+    check_speaker: o.CheckSpeaker = None,
+    min_similarity: o.MinSimilarity = None,
+    check_dnsmos: o.CheckDnsmos = None,
+    min_mos: o.MinMos = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be made; write nothing.")
     ] = False,

@@ -155,6 +155,8 @@ class RunPlan:
                 rows=RowDefaults(**(rows | {"sampling": Sampling(**rows["sampling"])})),
                 engine=EnginePlan(**values["engine"]),
                 output=OutputPlan(**values["output"]),
+                audio=AudioPlan(**values["audio"]),
+                checks=ChecksPlan(**values["checks"]),
             )
         except (KeyError, TypeError) as e:
             message = f"run.json: its plan is not one that this version reads: {e}"

@@ -21,6 +21,7 @@ from ttsbatch.pipeline import Load, open_plan, timed_load
 from ttsbatch.plan import EnginePlan, RunPlan
 from ttsbatch.production import Production, cut
 from ttsbatch.progress import Progress, Tally
+from ttsbatch.quality.extras import Measuring, load_extras
 from ttsbatch.report import Ended, Meter, finish_report
 from ttsbatch.sinks.failures import REJECTING_STAGES
 from ttsbatch.sinks.manifest import last_lines
@@ -138,6 +139,9 @@ def redo_rows(
             if tasks and not stop.requested:
                 progress.phase(f"loading {card.name}")
                 num_pieces = sum(len(task.pieces(0)) for task in tasks.values())
+                measuring = None
+                if extras := load_extras(plan.checks):
+                    measuring = stack.enter_context(Measuring(extras))
                 speaker = timed_load(card, plan, load, meter, num_pieces)
                 stack.callback(speaker.close)
                 stats = speaker.stats
@@ -151,6 +155,7 @@ def redo_rows(
                     progress,
                     stop,
                     lambda u, attempt: tasks[u.id].pieces(attempt),
+                    measuring,
                 ).run(task.spoken for task in tasks.values())
             ended = "interrupted" if stop.requested else "finished"
         except KeyboardInterrupt:

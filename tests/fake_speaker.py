@@ -64,8 +64,9 @@ class FakeSpeaker:
             loudness = 3
         num_samples = round(segment.expected_s * LENGTH_FACTOR * RATE_HZ)
         # Louder and quieter five times a second, as speech is: steady noise would be flagged.
-        swell = np.abs(np.sin(np.arange(num_samples) * (np.pi * 5 / RATE_HZ))) + 0.05
-        fade = np.minimum(1, np.arange(num_samples)[::-1] / (0.05 * RATE_HZ))
+        seconds = np.arange(num_samples) / max(RATE_HZ, 1)
+        swell = np.abs(np.sin(np.pi * 5 * seconds)) + 0.05
+        fade = np.minimum(1, seconds[::-1] / 0.05)
         samples = np.clip(rng.normal(0, loudness, num_samples) * swell * fade, -32_000, 32_000)
         return Waveform(segment, samples.astype(np.int16), RATE_HZ, "stop", 0)
 

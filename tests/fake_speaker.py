@@ -23,7 +23,7 @@ class FakeSpeaker:
     """
 
     card: ModelCard
-    stats: EngineStats = field(default_factory=lambda: EngineStats(devices=["fake"]))
+    stats: EngineStats = field(default_factory=lambda: EngineStats(devices=["cpu"]))
     asked: list[tuple[str, int]] = field(default_factory=list)  # (utterance id, attempt)
     lookahead: int = 1
     backwards: bool = False  # what it takes together, it speaks last first

@@ -30,7 +30,7 @@ class Desk(Bench):
         self, *ids: str, seed: int | None = None, segment: int | None = None, **fake: Any
     ) -> Redone:
         def load(card: ModelCard, plan: object) -> FakeSpeaker:
-            self.speaker = FakeSpeaker(card, EngineStats(devices=["fake"]), **fake)
+            self.speaker = FakeSpeaker(card, EngineStats(devices=["cpu"]), **fake)
             return self.speaker
 
         self.speaker = None

@@ -16,6 +16,7 @@ from ttsbatch.corpus.references import References
 from ttsbatch.corpus.rows import check_defaults
 from ttsbatch.corpus.scan import scan
 from ttsbatch.errors import PlanError
+from ttsbatch.judging import Judges, num_judges
 from ttsbatch.loading import open_speaker
 from ttsbatch.models import check_engine_plan, open_card
 from ttsbatch.models.protocol import Speaker
@@ -105,8 +106,17 @@ def synthesize(
                 stats = speaker.stats
                 if timeline is not None:
                     stats.on_span = sink.on_span = timeline.add
+                judges = stack.enter_context(Judges(num_judges(stats.devices)))
                 production = Production(
-                    plan.output, speaker, sink, meter, tally, progress, stop, measuring=measuring
+                    plan.output,
+                    speaker,
+                    sink,
+                    meter,
+                    tally,
+                    progress,
+                    stop,
+                    measuring=measuring,
+                    judges=judges,
                 )
                 production.run(corpus.todo())
             ended = "interrupted" if stop.requested else "finished"

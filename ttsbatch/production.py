@@ -7,21 +7,15 @@ lasts; its best take is kept and marked.
 from __future__ import annotations
 
 import math
-import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
-import numpy as np
-
-from ttsbatch.audio.join import join_segments
-from ttsbatch.audio.trim import trim_tail
+from ttsbatch.judging import Judgement, Judges, Take
 from ttsbatch.models.protocol import Speaker
 from ttsbatch.plan import OutputPlan
 from ttsbatch.progress import Progress, Tally
-from ttsbatch.quality import check, silent_tail_s
 from ttsbatch.quality.extras import Measuring
 from ttsbatch.report import Meter
 from ttsbatch.sinks.totals import Spent
@@ -31,17 +25,13 @@ from ttsbatch.text.segment import pauses_s, split_text
 from ttsbatch.types import (
     AUTO,
     Failure,
-    FinishReason,
     Segment,
-    SegmentNote,
     ShardRecord,
     Utterance,
     Waveform,
 )
 
-MIN_TRIM_TAIL_S = 0.8  # a row that ran on into silence this long has said its text
-MOST_JUDGES = 8  # threads that join and check rows
-MOST_JUDGED_AHEAD = 64  # rows with them: 15 MB at 5 s and 24 kHz
+MOST_JUDGED_AHEAD = 256  # rows in work there: 60 MB at 5 s and 24 kHz
 MIN_ROOM = 1.5  # `max_seconds` over the expected seconds: a piece has less to spare than a row
 
 
@@ -93,6 +83,7 @@ class Production:
         stop: Stop,
         pieces: Callable[[Utterance, int], list[Segment]] | None = None,
         measuring: Measuring | None = None,
+        judges: Judges | None = None,
     ) -> None:
         """Wire it up; `pieces(utterance, attempt)` are what is spoken, in place of `cut`."""
         self._pieces = pieces or cut
@@ -102,10 +93,8 @@ class Production:
         self._num_notes = 0  # of the speaker's, passed on
         self._measuring = measuring
         self._open: dict[str, _Open] = {}
-        # Joining and checks cost a core 2 ms a row, and a GPU makes 400 rows a second.
-        num_judges = max(1, min(MOST_JUDGES, (os.cpu_count() or 1) // 2))
-        self._judges = ThreadPoolExecutor(num_judges, thread_name_prefix="ttsbatch-judge")
-        self._judging: deque[tuple[_Open, Future[ShardRecord]]] = deque()
+        self._judges = judges or Judges(0)
+        self._judging: deque[tuple[_Open, Judgement]] = deque()
         self._again: deque[Segment] = deque()  # filled here, emptied on the speaker's thread
 
     def run(self, rows: Iterator[Utterance]) -> None:
@@ -116,10 +105,9 @@ class Production:
         self._pass_notes_on()
         self._stop.watch(self._speaker)
         try:
-            with self._judges:
-                self._round(self._segments(rows))
-                while self._again and not self._stop.requested:
-                    self._round(self._segments(iter(())))
+            self._round(self._segments(rows))
+            while self._again and not self._stop.requested:
+                self._round(self._segments(iter(())))
             self._sink.flush()  # a row counts once it is on the disk, and so does its time
         finally:
             self._meter.end_speaking()
@@ -171,14 +159,17 @@ class Production:
         if row.failure:
             self._judged(utterance, row, None)
         else:
-            self._judging.append((row, self._judges.submit(self._record, utterance, row)))
+            key = self._sink.key_of(utterance)
+            profile = self._speaker.card.profiles.get(utterance.voice or "")
+            take = Take(utterance, row.spoken, row.attempt, key, profile)
+            self._judging.append((row, self._judges.submit(take)))
 
     def _collect(self, wait: bool = False) -> None:
         """Go on with the takes that are judged, in the order in which they came."""
         judging = self._judging
-        while judging and (wait or judging[0][1].done() or len(judging) > MOST_JUDGED_AHEAD):
-            row, future = judging.popleft()
-            take = future.result()
+        while judging and (wait or judging[0][1].done or len(judging) > MOST_JUDGED_AHEAD):
+            row, judgement = judging.popleft()
+            take = judgement.result()
             if self._measuring is None or self._is_retried(take, row):
                 self._judged(row.utterance, row, take)
             else:
@@ -208,33 +199,6 @@ class Production:
             self._made(row.best, attempts=row.attempt + 1)
         elif row.failure is not None:
             self._failed(utterance, row.failure)
-
-    def _record(self, utterance: Utterance, row: _Open) -> ShardRecord:
-        spoken = sorted(row.spoken, key=lambda w: w.segment.index)
-        waves, trimmed_s = trim_run_ons(spoken)
-        pauses = pauses_s(utterance.spoken_text, [w.segment.text for w in waves])
-        samples = join_segments(waves, pauses)
-        finish_reason: FinishReason = (
-            "length" if any(w.finish_reason == "length" for w in waves) else "stop"
-        )
-        codes = [w.codes for w in waves if w.codes is not None]
-        return ShardRecord(
-            utterance=utterance,
-            key=self._sink.key_of(utterance),
-            samples=samples,
-            sample_rate_hz=waves[0].sample_rate_hz,
-            finish_reason=finish_reason,
-            num_frames=sum(w.num_frames for w in waves),
-            attempts=row.attempt + 1,
-            segments=tuple(_note(w, utterance.seed) for w in waves),
-            checks=check(
-                samples,
-                waves,
-                profile=self._speaker.card.profiles.get(utterance.voice or ""),
-                trimmed_s=trimmed_s,
-            ),
-            codes=np.concatenate(codes) if codes else None,
-        )
 
     def _made(self, record: ShardRecord, attempts: int) -> None:
         self._sink.write(replace(record, attempts=attempts), self._meter.add(record))
@@ -272,12 +236,6 @@ def cut(utterance: Utterance, attempt: int = 0) -> list[Segment]:
     ]
 
 
-def _note(wave: Waveform, row_seed: int) -> SegmentNote:
-    segment = wave.segment
-    seed = None if segment.utterance.seed == row_seed else segment.utterance.seed
-    return SegmentNote(segment.text, wave.finish_reason, len(wave.samples), segment.attempt, seed)
-
-
 def row_of(utterance: Utterance) -> dict[str, Any]:
     """The row as it would be written again, defaults filled in."""
     u = utterance
@@ -296,23 +254,6 @@ def row_of(utterance: Utterance) -> dict[str, Any]:
         **u.extra,
     }
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def trim_run_ons(waves: Sequence[Waveform]) -> tuple[list[Waveform], list[float]]:
-    """The segments without long silent tails, and the seconds that each lost.
-
-    Only a segment that ran on to a cap which its row did not ask for is trimmed: what it was to
-    say is said, and the model has missed its end.
-    """
-    kept, trimmed_s = [], []
-    for wave in waves:
-        tail_s = 0.0
-        if wave.finish_reason == "length" and wave.segment.utterance.max_seconds is None:
-            tail_s = silent_tail_s(wave.samples, wave.sample_rate_hz)
-        one, lost_s = trim_tail(wave, tail_s) if tail_s >= MIN_TRIM_TAIL_S else (wave, 0.0)
-        kept.append(one)
-        trimmed_s.append(lost_s)
-    return kept, trimmed_s
 
 
 def _rank(take: ShardRecord) -> tuple[bool, int, float, float]:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ttsbatch.audio.trim import KEPT_S, trim_tail
-from ttsbatch.production import MIN_TRIM_TAIL_S, trim_run_ons
+from ttsbatch.judging import MIN_TRIM_TAIL_S, trim_run_ons
 from ttsbatch.types import FinishReason, Segment, Utterance, Waveform
 
 RATE_HZ, FRAME = 1_000, 80

@@ -15,11 +15,12 @@ import soxr
 from ttsbatch.audio.join import join_segments
 from ttsbatch.corpus.scan import scan
 from ttsbatch.engine.budget import CAP_FACTOR, CAP_SLACK_S
+from ttsbatch.judging import trim_run_ons
 from ttsbatch.loading import open_speaker
 from ttsbatch.models import open_card
 from ttsbatch.models.hibari.model import to_int16
 from ttsbatch.plan import make_plan
-from ttsbatch.production import cut, trim_run_ons
+from ttsbatch.production import cut
 from ttsbatch.quality import check
 from ttsbatch.text.segment import pauses_s
 from ttsbatch.types import Utterance, VoiceProfile, Waveform

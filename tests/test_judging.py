@@ -1,0 +1,128 @@
+"""Joining and checking in processes: the same recordings, whatever becomes of the processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.engine.fake import CARD
+from tests.fake_speaker import FakeSpeaker
+from ttsbatch.judging import Judges, Take, judge, num_judges
+from ttsbatch.production import cut
+from ttsbatch.types import ShardRecord, Utterance, Waveform
+
+WAIT_S = 30.0
+
+
+def take(seed: int, text: str = "A few words that are soon said.") -> Take:
+    utterance = Utterance(
+        id=str(seed),
+        text=text,
+        spoken_text=text,
+        source="rows.jsonl",
+        line=seed,
+        voice=None,
+        language="en",
+        seed=seed,
+    )
+    spoken = [x for x in FakeSpeaker(CARD).speak(cut(utterance)) if isinstance(x, Waveform)]
+    return Take(utterance, spoken, 0, "key", None)
+
+
+def same(one: ShardRecord, other: ShardRecord) -> bool:
+    return (
+        np.array_equal(one.samples, other.samples)
+        and one.checks == other.checks
+        and one.segments == other.segments
+        and one.utterance == other.utterance
+    )
+
+
+@pytest.fixture
+def judges() -> Iterator[Judges]:
+    with Judges(2) as pool:
+        yield pool
+
+
+def process_ids(judges: Judges) -> list[int]:
+    assert judges._pool is not None
+    return list(judges._pool._processes)
+
+
+def test_processes_judge_as_one_would_here_even_after_they_died(judges: Judges) -> None:
+    takes = [take(1), take(2, "Long enough to be cut. " * 40), take(3)]
+    before = [judges.submit(t) for t in takes]
+    for judgement, t in zip(before, takes, strict=True):
+        assert same(judgement.result(), judge(t))
+    for pid in process_ids(judges):
+        os.kill(pid, signal.SIGINT)  # Ctrl-C reaches them too, and is not for them
+    assert same(judges.submit(takes[0]).result(), judge(takes[0]))
+    pending = [judges.submit(t) for t in takes * 4]
+    for pid in process_ids(judges):
+        os.kill(pid, signal.SIGKILL)
+    for judgement, t in zip(pending, takes * 4, strict=True):
+        assert same(judgement.result(), judge(t))
+    assert same(judges.submit(takes[2]).result(), judge(takes[2]))
+
+
+def test_without_processes_a_take_is_judged_when_it_is_asked_for() -> None:
+    with Judges(0) as here:
+        judgement = here.submit(take(4))
+        assert judgement.done
+        assert same(judgement.result(), judge(take(4)))
+
+
+def test_a_model_on_the_cpu_gets_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    assert num_judges(["cpu"]) == num_judges([]) == 0
+    assert num_judges(["NVIDIA H200"]) == 4
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    assert num_judges(["NVIDIA H200"]) == 0
+
+
+SCRIPT = """
+import time
+from ttsbatch.judging import Judges
+if __name__ == "__main__":
+    judges = Judges(2)
+    while len(judges._pool._processes) < 2:
+        time.sleep(0.01)
+    judges._pool.submit(abs, 1).result()
+    print(*judges._pool._processes, flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_processes_go_when_the_run_is_killed(tmp_path: Path) -> None:
+    script = tmp_path / "run.py"
+    script.write_text(SCRIPT)
+    root = str(Path(__file__).parents[1])
+    env = os.environ | {"PYTHONPATH": root}
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=env
+    ) as run:
+        assert run.stdout is not None
+        pids = run.stdout.readline().split()
+        assert len(pids) == 2
+        run.kill()
+    deadline = time.monotonic() + WAIT_S
+    while any(is_running(pid) for pid in pids):
+        assert time.monotonic() < deadline, "a process outlived the run"
+        time.sleep(0.05)
+
+
+def is_running(pid: str) -> bool:
+    """A zombie is not: nobody may be there to collect it."""
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False

@@ -30,7 +30,7 @@ def measure_level(samples: npt.NDArray[np.int16]) -> Level:
     """Levels of [N] int16 samples, N > 0."""
     peak = max(int(samples.max()), -int(samples.min()))
     scaled = samples.astype(np.float32)
-    rms = math.sqrt(float(np.dot(scaled, scaled)) / len(samples))
+    rms = math.sqrt(float(np.einsum("s,s->", scaled, scaled)) / len(samples))
     return Level(
         peak_dbfs=to_db(peak / FULL_SCALE),
         rms_dbfs=to_db(rms / FULL_SCALE),

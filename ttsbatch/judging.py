@@ -11,10 +11,11 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -27,6 +28,8 @@ from ttsbatch.types import FinishReason, SegmentNote, ShardRecord, Utterance, Vo
 
 MIN_TRIM_TAIL_S = 0.8  # a row that ran on into silence this long has said its text
 MOST_PROCESSES = 4
+_NO_SAMPLES = np.empty(0, np.int16)
+GROUP_ROWS = 8
 CORES_PER_PROCESS = 4  # the others feed the GPU, encode and write
 
 
@@ -89,34 +92,55 @@ def _note(wave: Waveform, row_seed: int) -> SegmentNote:
     return SegmentNote(segment.text, wave.finish_reason, len(wave.samples), segment.attempt, seed)
 
 
+class _Group:
+    """Takes that go to a process together."""
+
+    def __init__(self) -> None:
+        self.takes: list[Take] = []
+        self.future: Future[list[ShardRecord]] | None = None  # None: not sent yet
+
+
 @dataclass(frozen=True, slots=True)
 class Judgement:
     """A take that is being judged, or has been."""
 
     take: Take
-    future: Future[ShardRecord] | None  # None: judged when it is asked for
+    group: _Group | None  # None: judged when it is asked for
+    index: int = 0  # in its group
+    send: Callable[[_Group], None] = lambda group: None
 
     @property
     def done(self) -> bool:
         """Whether `result` need not wait for a process."""
-        return self.future is None or self.future.done()
+        if self.group is None:
+            return True
+        return self.group.future is not None and self.group.future.done()
 
     def result(self) -> ShardRecord:
         """The recording; of a process that died, made here."""
-        if self.future is not None:
+        if self.group is not None:
+            self.send(self.group)
             try:
-                return self.future.result()
+                if self.group.future is not None:
+                    return _filled(self.group.future.result()[self.index], self.take)
             except BrokenProcessPool:
                 pass
         return judge(self.take)
 
 
 class Judges:
-    """Processes that judge takes; a context manager."""
+    """Processes that judge takes; a context manager.
+
+    While they are all at work takes gather, and go to a process by the group: that costs the
+    caller a quarter of what it does one by one.
+    """
 
     def __init__(self, num_processes: int) -> None:
         """Start them; 0: takes are judged by whoever asks for their result."""
         _leave_cores_alone()
+        self._num_processes = num_processes
+        self._gathering = _Group()
+        self._sent: deque[Future[list[ShardRecord]]] = deque()
         self._pool: ProcessPoolExecutor | None = None
         if num_processes:
             context = multiprocessing.get_context("spawn")  # a forked CUDA process is broken
@@ -133,12 +157,27 @@ class Judges:
 
     def submit(self, take: Take) -> Judgement:
         """Have a take judged."""
-        if self._pool is not None:
-            try:
-                return Judgement(take, self._pool.submit(judge, take))
-            except BrokenProcessPool:
-                self._pool = None
-        return Judgement(take, None)
+        if self._pool is None:
+            return Judgement(take, None)
+        group = self._gathering
+        group.takes.append(take)
+        judgement = Judgement(take, group, len(group.takes) - 1, self._send)
+        while self._sent and self._sent[0].done():
+            self._sent.popleft()
+        if len(group.takes) == GROUP_ROWS or len(self._sent) < self._num_processes:
+            self._send(group)
+        return judgement
+
+    def _send(self, group: _Group) -> None:
+        if group.future is not None or self._pool is None:
+            return
+        self._gathering = _Group()
+        try:
+            group.future = self._pool.submit(_judge_there, group.takes)
+        except BrokenProcessPool:
+            self._pool = None
+            return
+        self._sent.append(group.future)
 
 
 def num_judges(devices: Sequence[str]) -> int:
@@ -146,6 +185,24 @@ def num_judges(devices: Sequence[str]) -> int:
     if all(name == "cpu" for name in devices):
         return 0
     return min(MOST_PROCESSES, (os.cpu_count() or 1) // CORES_PER_PROCESS)
+
+
+def _judge_there(takes: list[Take]) -> list[ShardRecord]:
+    """In a process: what the parent has already does not go back to it."""
+    records = []
+    for take in takes:
+        record = judge(take)
+        if len(take.spoken) == 1 and len(record.samples) == len(take.spoken[0].samples):
+            record = replace(record, samples=_NO_SAMPLES, codes=None)
+        records.append(record)
+    return records
+
+
+def _filled(record: ShardRecord, take: Take) -> ShardRecord:
+    only = take.spoken[0]
+    if len(take.spoken) == 1 and len(only.samples) and not len(record.samples):
+        return replace(record, samples=only.samples, codes=only.codes)
+    return record
 
 
 def _begin() -> None:

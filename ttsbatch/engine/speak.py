@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 import time
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -37,6 +38,7 @@ CODEC_BYTES_PER_SAMPLE = (
 )
 CODEC_SHARE_OF_FREE = 0.25  # at most, while the batch is not the smallest
 CPU_KV_BYTES = 2 << 30
+SWITCH_INTERVAL_S = 5e-4
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +117,8 @@ class CodecLMSpeaker:
         self.card, self.stats = model.card, EngineStats()
         self._model = model
         self._cuda = model.device.type == "cuda"
+        if self._cuda:  # the thread that feeds the GPU must not wait 5 ms for its turn
+            sys.setswitchinterval(SWITCH_INTERVAL_S)
         name = torch.cuda.get_device_name(model.device) if self._cuda else "cpu"
         self.stats.devices = [name]
         self._fallbacks_before = fallbacks.copy()

@@ -30,6 +30,8 @@ def generate(
     jobs = [make_job(r.prompt, m.spec) for r in prompts]
     with Prefetch(jobs, 64, "jobs") as incoming:
         done = list(loop.run(JobQueue(incoming, lookahead=1)))  # 1: keep the given order
+    if device != "cpu":
+        torch.cuda.synchronize()  # codes are on the loop's stream, and tests read on another
     assert all(isinstance(f, FinishedCodes) for f in done)
     return {f.job.prompt.segment.utterance.id: f for f in done if isinstance(f, FinishedCodes)}
 

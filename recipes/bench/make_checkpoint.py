@@ -16,10 +16,16 @@ from pathlib import Path
 import torch
 from safetensors.torch import save_file
 
-from ttsbatch.models.qwen3_tts.codec_specs import decoder_specs, encoder_specs, unused_codec_specs
-from ttsbatch.models.qwen3_tts.codec_weights import DECODER_PREFIX, ENCODER_PREFIX, random_weights
+from ttsbatch.models.qwen3_tts.codec_specs import (
+    DECODER_PREFIX,
+    ENCODER_PREFIX,
+    decoder_specs,
+    encoder_specs,
+    unused_codec_specs,
+)
 from ttsbatch.models.qwen3_tts.official import official_json, random_config
 from ttsbatch.models.qwen3_tts.weights import talker_specs
+from ttsbatch.models.weights import random_weights
 
 
 def main() -> None:

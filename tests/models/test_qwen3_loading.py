@@ -21,20 +21,19 @@ from ttsbatch.models.qwen3_tts.codec_config import CodecConfig
 from ttsbatch.models.qwen3_tts.codec_specs import (
     DECODER_PREFIX,
     ENCODER_PREFIX,
-    TensorSpec,
     decoder_specs,
     encoder_specs,
-    num_parameters,
     speaker_specs,
     unused_codec_specs,
 )
-from ttsbatch.models.qwen3_tts.codec_weights import random_weights
 from ttsbatch.models.qwen3_tts.config import Qwen3TTSConfig, parse_config
 from ttsbatch.models.qwen3_tts.model import load
 from ttsbatch.models.qwen3_tts.prompt import PromptBuilder, Spoken
 from ttsbatch.models.qwen3_tts.sizes import talker_shapes
 from ttsbatch.models.qwen3_tts.tokenizer import BPETokenizer
 from ttsbatch.models.qwen3_tts.weights import talker_specs
+from ttsbatch.models.tensor_specs import TensorSpec, num_parameters
+from ttsbatch.models.weights import random_weights
 from ttsbatch.types import ModelCard, Sampling, Segment, Utterance, Waveform
 
 TINY = Path(__file__).parents[1] / "data" / "qwen3_tts_tiny"

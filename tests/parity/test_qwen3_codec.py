@@ -16,15 +16,11 @@ from ttsbatch.engine.vocode import Vocoder
 from ttsbatch.errors import ModelError
 from ttsbatch.models.qwen3_tts.codec import CodecDecoder
 from ttsbatch.models.qwen3_tts.codec_config import DecoderConfig, parse_codec_config
-from ttsbatch.models.qwen3_tts.codec_specs import (
-    decoder_specs,
-    encoder_specs,
-    num_parameters,
-    unused_codec_specs,
-)
+from ttsbatch.models.qwen3_tts.codec_specs import decoder_specs, encoder_specs, unused_codec_specs
 from ttsbatch.models.qwen3_tts.codec_weights import load_codec_weights, random_decoder_weights
 from ttsbatch.models.qwen3_tts.model import CODEC_CONTEXT_FRAMES, CODEC_WINDOW_FRAMES
 from ttsbatch.models.qwen3_tts.official import random_config
+from ttsbatch.models.tensor_specs import num_parameters
 from ttsbatch.types import EngineStats
 
 TINY = Path(__file__).parents[1] / "data" / "qwen3_tts_tiny"

@@ -14,7 +14,7 @@ from ttsbatch.engine.budget import make_job
 from ttsbatch.engine.decode import DecodeLoop, FinishedCodes
 from ttsbatch.engine.queue import JobQueue, Prefetch
 from ttsbatch.engine.vocode import Vocoder
-from ttsbatch.models.qwen3_tts.talker import PagedKV
+from ttsbatch.models.layers import PagedKV
 from ttsbatch.types import EngineStats, Waveform
 
 CHECKPOINTS = ("custom-voice", "voice-design", "base")
@@ -80,7 +80,8 @@ def test_prompts_and_prefill_equal_the_goldens(case: str) -> None:
         with torch.inference_mode():
             x = m.embed([layout])
             np.testing.assert_allclose(x, row.golden("prefill_embeds"), atol=ATOL)
-            kv = PagedKV.make(m.config.talker.stack, 8, x.device, x.dtype)
+            c = m.config.talker.stack
+            kv = PagedKV.make(c.num_layers, c.num_kv_heads, c.head_dim, 8, x.device, x.dtype)
             pages = torch.arange(1, 8, dtype=torch.int32).expand(len(x), -1)
             hidden = m.talker.prefill(x, torch.arange(len(x)), kv, pages)
             np.testing.assert_allclose(hidden, row.golden("prefill_hidden"), atol=ATOL)

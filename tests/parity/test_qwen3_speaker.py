@@ -11,13 +11,11 @@ import torch
 
 from ttsbatch.errors import ModelError
 from ttsbatch.models.qwen3_tts.codec_config import SpeakerConfig, parse_speaker_config
-from ttsbatch.models.qwen3_tts.codec_specs import num_parameters, speaker_specs
-from ttsbatch.models.qwen3_tts.codec_weights import (
-    random_speaker_weights,
-    read_safetensors,
-    select_speaker_weights,
-)
+from ttsbatch.models.qwen3_tts.codec_specs import speaker_specs
+from ttsbatch.models.qwen3_tts.codec_weights import random_speaker_weights, select_speaker_weights
 from ttsbatch.models.qwen3_tts.speaker import SpeakerEncoder, min_samples, slaney_mel_filters
+from ttsbatch.models.tensor_specs import num_parameters
+from ttsbatch.models.weights import read_safetensors
 
 TINY = Path(__file__).parents[1] / "data" / "qwen3_tts_tiny"
 CLIPS = ["ref0", "ref1", "enc_odd"]

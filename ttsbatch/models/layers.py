@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ttsbatch.models.protocol import PAGE_SIZE
+
 
 @dataclass(frozen=True, slots=True)
 class Rotary:
@@ -23,3 +25,27 @@ class Rotary:
             torch.arange(max_positions, dtype=torch.float32, device=device), 1.0 / theta**steps
         )
         return Rotary(angles.cos(), angles.sin())
+
+
+@dataclass(frozen=True, slots=True)
+class PagedKV:
+    """Keys and values of every layer in pages: [L, num_pages, Hkv, PAGE_SIZE, D] each."""
+
+    k: Tensor
+    v: Tensor
+
+    @staticmethod
+    def make(
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        num_pages: int,
+        device: torch.device,
+        dtype: torch.dtype,
+    ) -> PagedKV:
+        """Zeroed pages (a page's unused tail is read under a mask, so it must be finite)."""
+        shape = (num_layers, num_pages, num_kv_heads, PAGE_SIZE, head_dim)
+        return PagedKV(
+            torch.zeros(shape, device=device, dtype=dtype),
+            torch.zeros(shape, device=device, dtype=dtype),
+        )

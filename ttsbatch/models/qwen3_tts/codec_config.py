@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ttsbatch.errors import ModelError
-from ttsbatch.models.qwen3_tts.section import Section
+from ttsbatch.models.section import Section
 
 
 @dataclass(frozen=True, slots=True)

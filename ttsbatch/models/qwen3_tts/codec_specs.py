@@ -1,7 +1,6 @@
 """Name, shape and random scale of every tensor of codec and speaker encoder; no torch.
 
-The tables serve the strict check of a checkpoint and the making of random weights alike. Names
-are the checkpoint's without the leading `decoder.`, `encoder.` or `speaker_encoder.`.
+Names are the checkpoint's without the leading `decoder.`, `encoder.` or `speaker_encoder.`.
 
 Source: tensor names and shapes of the published Qwen3-TTS-Tokenizer-12Hz checkpoint layout
 (package qwen-tts 0.1.1).
@@ -10,7 +9,6 @@ Source: tensor names and shapes of the published Qwen3-TTS-Tokenizer-12Hz checkp
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ttsbatch.models.qwen3_tts.codec_config import (
@@ -19,27 +17,11 @@ from ttsbatch.models.qwen3_tts.codec_config import (
     EncoderConfig,
     SpeakerConfig,
 )
+from ttsbatch.models.tensor_specs import Specs, TensorSpec
 
 DECODER_PREFIX = "decoder."
 ENCODER_PREFIX = "encoder."
 SPEAKER_PREFIX = "speaker_encoder."
-
-
-@dataclass(frozen=True, slots=True)
-class TensorSpec:
-    """Shape of a tensor, and mean and deviation of its random stand-in."""
-
-    shape: tuple[int, ...]
-    mean: float = 0.0
-    std: float = 0.0
-
-
-Specs = dict[str, TensorSpec]
-
-
-def num_parameters(specs: Mapping[str, TensorSpec]) -> int:
-    """Numbers in all the tensors of a table."""
-    return sum(math.prod(spec.shape) for spec in specs.values())
 
 
 def decoder_specs(config: DecoderConfig) -> Specs:

@@ -5,13 +5,12 @@ Names and shapes are those of `codec_specs`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from ttsbatch.errors import ModelError
 from ttsbatch.models.qwen3_tts.codec_config import (
     CodecConfig,
     DecoderConfig,
@@ -22,28 +21,12 @@ from ttsbatch.models.qwen3_tts.codec_specs import (
     DECODER_PREFIX,
     ENCODER_PREFIX,
     SPEAKER_PREFIX,
-    Specs,
-    TensorSpec,
     decoder_specs,
     encoder_specs,
     speaker_specs,
     unused_codec_specs,
 )
-
-__all__ = [
-    "SPEAKER_PREFIX",
-    "Specs",
-    "TensorSpec",
-    "check_tensors",
-    "load_codec_weights",
-    "random_decoder_weights",
-    "random_encoder_weights",
-    "random_speaker_weights",
-    "random_weights",
-    "read_safetensors",
-    "select_speaker_weights",
-    "strip_prefix",
-]
+from ttsbatch.models.weights import check_tensors, random_weights, read_safetensors
 
 Weights = Mapping[str, Tensor]
 
@@ -80,67 +63,9 @@ def select_speaker_weights(state: Weights, config: SpeakerConfig, source: str) -
     return strip_prefix(own, SPEAKER_PREFIX)
 
 
-def read_safetensors(path: Path) -> dict[str, Tensor]:
-    """All tensors of a file, on the CPU.
-
-    Raises:
-        ModelError: the file is missing or damaged.
-    """
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return dict(load_file(path))
-    except FileNotFoundError as e:
-        raise ModelError(f"{path}: no such file; expected the weights of the checkpoint") from e
-    except (OSError, SafetensorError) as e:
-        raise ModelError(f"{path}: cannot read the weights: {e}") from e
-
-
 def strip_prefix(state: Weights, prefix: str) -> dict[str, Tensor]:
     """The tensors under a prefix, by the rest of their names."""
     return {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
-
-
-def check_tensors(state: Weights, specs: Mapping[str, TensorSpec], source: str) -> None:
-    """Compare names and shapes.
-
-    Raises:
-        ModelError: with every name that is missing, unexpected or of another shape.
-    """
-    problems = [
-        *_listed("missing", sorted(specs.keys() - state.keys())),
-        *_listed("unexpected", sorted(state.keys() - specs.keys())),
-        *_listed(
-            "of another shape than the config says",
-            [
-                f"{k} {list(state[k].shape)} instead of {list(specs[k].shape)}"
-                for k in sorted(specs.keys() & state.keys())
-                if tuple(state[k].shape) != specs[k].shape
-            ],
-        ),
-    ]
-    if problems:
-        raise ModelError(f"{source}: " + "; ".join(problems))
-
-
-def _listed(what: str, names: list[str]) -> Iterable[str]:
-    if names:
-        yield f"{len(names)} tensors {what}: {', '.join(names)}"
-
-
-def random_weights(
-    specs: Mapping[str, TensorSpec], generator: torch.Generator, device: torch.device | str
-) -> dict[str, Tensor]:
-    """Make float32 stand-ins on the device; `generator` must live there too."""
-    weights = {}
-    for name, spec in specs.items():
-        if spec.std:
-            weights[name] = torch.randn(spec.shape, generator=generator, device=device)
-            weights[name].mul_(spec.std).add_(spec.mean)
-        else:
-            weights[name] = torch.full(spec.shape, spec.mean, device=device)
-    return weights
 
 
 def random_decoder_weights(

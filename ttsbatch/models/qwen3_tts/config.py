@@ -19,7 +19,7 @@ from ttsbatch.models.qwen3_tts.codec_config import (
     parse_codec_config,
     parse_speaker_config,
 )
-from ttsbatch.models.qwen3_tts.section import Section
+from ttsbatch.models.section import Section
 
 Kind = Literal["custom_voice", "voice_design", "base"]
 KINDS: tuple[Kind, ...] = ("custom_voice", "voice_design", "base")

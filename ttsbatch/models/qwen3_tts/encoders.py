@@ -15,11 +15,11 @@ from ttsbatch.models.qwen3_tts.codec_weights import (
     load_codec_weights,
     random_encoder_weights,
     random_speaker_weights,
-    read_safetensors,
     select_speaker_weights,
 )
 from ttsbatch.models.qwen3_tts.config import Qwen3TTSConfig
 from ttsbatch.models.qwen3_tts.speaker import SpeakerEncoder
+from ttsbatch.models.weights import read_safetensors
 from ttsbatch.types import ModelCard
 
 

@@ -17,6 +17,8 @@ import torch
 from torch import Tensor
 
 from ttsbatch.kernels.embed_sum import RunningText, embed_sum
+from ttsbatch.models.clips import ClipReader
+from ttsbatch.models.layers import PagedKV
 from ttsbatch.models.protocol import (
     PAGE_SIZE,
     Draw,
@@ -30,23 +32,21 @@ from ttsbatch.models.protocol import (
 )
 from ttsbatch.models.qwen3_tts.card import context_frames, language_name
 from ttsbatch.models.qwen3_tts.codec import CodecDecoder
+from ttsbatch.models.qwen3_tts.codec_specs import SPEAKER_PREFIX
 from ttsbatch.models.qwen3_tts.codec_weights import (
-    SPEAKER_PREFIX,
-    check_tensors,
     load_codec_weights,
     random_decoder_weights,
-    random_weights,
-    read_safetensors,
     select_speaker_weights,
 )
 from ttsbatch.models.qwen3_tts.config import NUM_CONTROL_IDS, Qwen3TTSConfig
 from ttsbatch.models.qwen3_tts.encoders import Encoders, make_encoders, random_encoders
 from ttsbatch.models.qwen3_tts.predictor import Predictor, PredictorCache
 from ttsbatch.models.qwen3_tts.prompt import NONE, PromptBuilder, PromptLayout, Reference, Spoken
-from ttsbatch.models.qwen3_tts.references import ClipReader
-from ttsbatch.models.qwen3_tts.talker import PagedKV, Talker
-from ttsbatch.models.qwen3_tts.tokenizer import BPETokenizer, StandInTokenizer, TextTokenizer
+from ttsbatch.models.qwen3_tts.talker import Talker
+from ttsbatch.models.qwen3_tts.tokenizer import BPETokenizer
 from ttsbatch.models.qwen3_tts.weights import TalkerWeights, pack_talker, talker_specs
+from ttsbatch.models.text_tokenizer import StandInTokenizer, TextTokenizer
+from ttsbatch.models.weights import check_tensors, random_weights, read_safetensors
 from ttsbatch.types import Failure, ModelCard, Segment
 
 N = TypeVar("N", int, float)
@@ -204,7 +204,14 @@ class Qwen3TTS:
             return torch.zeros(shape, dtype=dtype, device=self.device)
 
         return Qwen3State(
-            kv=PagedKV.make(t.stack, num_pages, self.device, w.head.dtype),
+            kv=PagedKV.make(
+                t.stack.num_layers,
+                t.stack.num_kv_heads,
+                t.stack.head_dim,
+                num_pages,
+                self.device,
+                w.head.dtype,
+            ),
             cache=PredictorCache(self.predictor.config, num_slots, t.num_codebooks, w.head),
             block_table=zeros(num_slots + 1, pages_per_slot, dtype=torch.int32),
             position=zeros(num_slots, dtype=torch.int64),

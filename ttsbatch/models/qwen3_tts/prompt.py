@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ttsbatch.models.qwen3_tts.config import Qwen3TTSConfig
-from ttsbatch.models.qwen3_tts.tokenizer import TextTokenizer
+from ttsbatch.models.text_tokenizer import TextTokenizer
 
 NONE = -1  # no text, or no code, at a position
 

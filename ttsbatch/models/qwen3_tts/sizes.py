@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 
+from ttsbatch.models import tensor_specs
 from ttsbatch.models.qwen3_tts import codec_specs
 from ttsbatch.models.qwen3_tts.config import Qwen3TTSConfig, StackConfig
 
@@ -19,7 +20,7 @@ def num_parameters(config: Qwen3TTSConfig) -> int:
     own = sum(math.prod(shape) for shape in talker_shapes(config).values())
     if config.speaker is None:
         return own
-    return own + codec_specs.num_parameters(codec_specs.speaker_specs(config.speaker))
+    return own + tensor_specs.num_parameters(codec_specs.speaker_specs(config.speaker))
 
 
 def stack_shapes(prefix: str, config: StackConfig) -> Shapes:

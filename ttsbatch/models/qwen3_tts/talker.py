@@ -6,8 +6,6 @@ Source: Qwen3-TTS technical report and package `qwen-tts` 0.1.1 (talker of model
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -17,29 +15,10 @@ from ttsbatch.kernels.paged_attention import paged_attention
 from ttsbatch.kernels.qk_norm_rope import qk_norm_rope
 from ttsbatch.kernels.rms_norm import add_rms_norm, rms_norm
 from ttsbatch.kernels.silu_mul import silu_mul
-from ttsbatch.models.layers import Rotary
+from ttsbatch.models.layers import PagedKV, Rotary
 from ttsbatch.models.protocol import PAGE_SIZE
 from ttsbatch.models.qwen3_tts.config import StackConfig
 from ttsbatch.models.qwen3_tts.weights import LayerWeights, StackWeights
-
-
-@dataclass(frozen=True, slots=True)
-class PagedKV:
-    """Keys and values of every layer in pages: [L, num_pages, Hkv, PAGE_SIZE, D] each."""
-
-    k: Tensor
-    v: Tensor
-
-    @staticmethod
-    def make(
-        config: StackConfig, num_pages: int, device: torch.device, dtype: torch.dtype
-    ) -> PagedKV:
-        """Zeroed pages (a page's unused tail is read under a mask, so it must be finite)."""
-        shape = (config.num_layers, num_pages, config.num_kv_heads, PAGE_SIZE, config.head_dim)
-        return PagedKV(
-            torch.zeros(shape, device=device, dtype=dtype),
-            torch.zeros(shape, device=device, dtype=dtype),
-        )
 
 
 def mlp(h: Tensor, layer: LayerWeights) -> Tensor:

@@ -6,10 +6,7 @@ text is spelled out in ordinary pieces. Control ids come from config.json alone.
 
 from __future__ import annotations
 
-import re
-import zlib
 from pathlib import Path
-from typing import Protocol
 
 from ttsbatch.errors import ModelError
 
@@ -18,14 +15,6 @@ PIECES = (
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
 """How Qwen2 cuts text before BPE. Source: tokenizer of the published Qwen2 checkpoints."""
-
-
-class TextTokenizer(Protocol):
-    """Text to ids of the model's text vocabulary, never a control id."""
-
-    def encode(self, text: str) -> list[int]:
-        """The ids of `text`."""
-        ...
 
 
 class BPETokenizer:
@@ -54,23 +43,3 @@ class BPETokenizer:
     def encode(self, text: str) -> list[int]:
         """The ids of `text`."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
-
-
-class StandInTokenizer:
-    """For random weights, which have no vocabulary: about as many ids as a real one would give.
-
-    A word of up to eight letters is one id, as is a CJK character or a mark; ids are stable.
-    """
-
-    _pieces = re.compile(r"[^\W\d_]{1,8}|\d|[^\w\s]|\s*\n")
-    _wide = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-
-    def __init__(self, num_ids: int) -> None:
-        self.num_ids = num_ids
-
-    def encode(self, text: str) -> list[int]:
-        """The ids of `text`, each in [0, num_ids)."""
-        parts: list[str] = []
-        for piece in self._pieces.findall(text):
-            parts.extend(piece if self._wide.search(piece) else [piece])
-        return [zlib.crc32(p.encode("utf8")) % self.num_ids for p in parts]

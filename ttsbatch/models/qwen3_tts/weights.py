@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ttsbatch.models.qwen3_tts.codec_specs import Specs, TensorSpec
 from ttsbatch.models.qwen3_tts.config import Qwen3TTSConfig, StackConfig
 from ttsbatch.models.qwen3_tts.sizes import PREDICTOR, TALKER, talker_shapes
+from ttsbatch.models.tensor_specs import Specs, TensorSpec
 
 FOLD_ROWS = 8192  # text rows per GEMM while the table is folded: bounds its activations
 

@@ -71,3 +71,18 @@ class Section:
         """That `value` is a multiple of `by`."""
         if value % by:
             raise ModelError(f"{self.where}: {name} is {value}; expected a multiple of {by}")
+
+    def numbers(self, key: str, length: int) -> tuple[float, ...]:
+        """Numbers above 0, exactly `length` of them."""
+        value = self.raw.get(key)
+        if value is None:
+            raise ModelError(f"{self.where}.{key} is missing")
+        if (
+            not isinstance(value, list | tuple)
+            or len(value) != length
+            or not all(type(x) in (int, float) and x > 0 for x in value)
+        ):
+            raise ModelError(
+                f"{self.where}.{key} is {value!r}; expected a list of {length} numbers above 0"
+            )
+        return tuple(float(x) for x in value)

@@ -216,7 +216,7 @@ def record(
     longest = -(-longest // PAGE_SIZE) * PAGE_SIZE
     num_pages = pages_for(len(jobs), longest)
     state = model.new_state(len(jobs), num_pages, longest)
-    rows = Rows(len(jobs), num_frames, model.spec.num_codebooks, model.device)
+    rows = Rows(len(jobs), num_frames, model.spec.frame_width, model.device)
     draw = RecordingDraw(rows, model, given)
 
     def frame(bound: int) -> None:

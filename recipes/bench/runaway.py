@@ -19,7 +19,7 @@ import torch
 from ttsbatch.bench.parts import jobs_of, pages_for
 from ttsbatch.bench.workload import workload
 from ttsbatch.engine.budget import CAP_FACTOR, CAP_SLACK_S
-from ttsbatch.engine.decode import DecodeLoop, FinishedCodes
+from ttsbatch.engine.decode import DecodeLoop, FinishedFrames
 from ttsbatch.engine.device import choose_device
 from ttsbatch.engine.queue import JobQueue, Prefetch, Refusal
 from ttsbatch.engine.slots import Job
@@ -68,7 +68,7 @@ def run(loop: DecodeLoop, jobs: list[Job]) -> float:
     items: list[Job | Refusal] = [*jobs]
     started = time.perf_counter()
     with Prefetch(items, len(items), "jobs") as incoming:
-        done = sum(isinstance(f, FinishedCodes) for f in loop.run(JobQueue(incoming, 4 * 1024)))
+        done = sum(isinstance(f, FinishedFrames) for f in loop.run(JobQueue(incoming, 4 * 1024)))
     if torch.cuda.is_available():
         torch.cuda.synchronize()
     assert done == len(jobs)

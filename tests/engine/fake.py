@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ttsbatch.engine.budget import make_job
-from ttsbatch.engine.decode import DecodeLoop, FinishedCodes
+from ttsbatch.engine.decode import DecodeLoop, FinishedFrames
 from ttsbatch.engine.queue import JobQueue, Refusal
 from ttsbatch.engine.slots import Job
 from ttsbatch.models.protocol import (
@@ -53,7 +53,8 @@ CARD = ModelCard(
     content_hash="fake",
 )
 SPEC = EngineSpec(
-    num_codebooks=3,
+    frame_width=3,
+    frame_dtype=torch.int16,
     frame_rate_hz=12.5,
     sample_rate_hz=100,
     samples_per_frame=8,
@@ -163,16 +164,16 @@ class FakeLM:
             at = int(position[slot])
             assert at < min(bound, self.spec.max_positions)
             assert state.page_owner[state.pages[slot][at // PAGE_SIZE]] == state.key[slot]
-        codes = fake_codes(state.key[:, None], rows.age[:, None], self.spec.num_codebooks)
+        codes = fake_codes(state.key[:, None], rows.age[:, None], self.spec.frame_width)
         codes = (codes + state.dirt[:, None]) % NUM_CODES
         state.dirt += torch.where(rows.active, 0, 1 + state.key.sum() % 89)
         return Frame(codes, rows.age == state.ends_at)
 
-    def context_codes(self, prompt: PreparedPrompt) -> Tensor | None:
+    def context_frames(self, prompt: PreparedPrompt) -> Tensor | None:
         if prompt.context_frames == 0:
             return None
         frames = torch.arange(prompt.context_frames)[:, None]
-        return fake_codes(torch.tensor(prompt.payload.key + 1), frames, self.spec.num_codebooks)
+        return fake_codes(torch.tensor(prompt.payload.key + 1), frames, self.spec.frame_width)
 
     def decode_audio(self, codes: Tensor) -> Tensor:
         # A moving sum over frames: causal, so what a pass lacks on its left changes its start.
@@ -236,7 +237,7 @@ def expected_codes(of: Job) -> tuple[np.ndarray, str]:
     row: FakeRow = of.prompt.payload
     stops = 0 <= row.ends_at < of.cap_frames
     frames = torch.arange(row.ends_at if stops else of.cap_frames)[:, None]
-    codes = fake_codes(torch.tensor(row.key), frames, SPEC.num_codebooks)
+    codes = fake_codes(torch.tensor(row.key), frames, SPEC.frame_width)
     return codes.numpy(), "stop" if stops else "length"
 
 
@@ -267,10 +268,10 @@ def loop_of(
     return DecodeLoop(model, num_slots, pages, SPEC.max_positions, stats or EngineStats())
 
 
-def check(finished: FinishedCodes | Refusal) -> str:
+def check(finished: FinishedFrames | Refusal) -> str:
     """The row's id, once its codes and its end are seen to be right."""
-    assert isinstance(finished, FinishedCodes)
+    assert isinstance(finished, FinishedFrames)
     codes, reason = expected_codes(finished.job)
-    np.testing.assert_array_equal(finished.codes.numpy(), codes)
+    np.testing.assert_array_equal(finished.frames.numpy(), codes)
     assert finished.finish_reason == reason
     return finished.job.prompt.segment.utterance.id

@@ -68,12 +68,12 @@ def test_a_few_pieces_take_the_small_shape() -> None:
 def test_a_batch_decodes_as_its_pieces_do(lengths: list[int]) -> None:
     batches = CodecBatches(FakeLM())
     g = torch.Generator().manual_seed(0)
-    pieces = [Piece(torch.randint(0, 900, (n, SPEC.num_codebooks), generator=g)) for n in lengths]
+    pieces = [Piece(torch.randint(0, 900, (n, SPEC.frame_width), generator=g)) for n in lengths]
     shape = choose(sorted(lengths), batches.buckets, FULL_FRAMES).shape
     samples, bad = batches.run(pieces, shape)
     assert bad.tolist() == [0] * len(pieces)
     for i, piece in enumerate(pieces):
-        alone, _ = batches.run([piece], Shape(1, len(piece.codes)))
-        own = len(piece.codes) * SPEC.samples_per_frame
+        alone, _ = batches.run([piece], Shape(1, len(piece.frames)))
+        own = len(piece.frames) * SPEC.samples_per_frame
         assert torch.equal(samples[i, :own], alone[0, :own])
     assert (batches.hits, batches.misses) == (0, 1 + len(pieces))

@@ -25,7 +25,7 @@ from tests.engine.fake import (
     segment,
 )
 from ttsbatch.engine import decode
-from ttsbatch.engine.decode import DecodeLoop, FinishedCodes
+from ttsbatch.engine.decode import DecodeLoop, FinishedFrames
 from ttsbatch.engine.queue import JobQueue, Prefetch
 from ttsbatch.engine.slots import Job
 from ttsbatch.models.protocol import PAGE_SIZE, Seat
@@ -162,16 +162,16 @@ def test_a_row_that_ends_before_its_first_frame_comes_back_empty(round_frames: i
     jobs = [job(segment("end 0", name="none")), job(segment("end 2", seed=2, name="two"))]
     done = {check(f): f for f in loop_of(FakeLM(), 2).run(queue_of(jobs))}
     empty = done["none"]
-    assert isinstance(empty, FinishedCodes)
-    assert tuple(empty.codes.shape) == (0, SPEC.num_codebooks)
+    assert isinstance(empty, FinishedFrames)
+    assert tuple(empty.frames.shape) == (0, SPEC.frame_width)
     assert empty.finish_reason == "stop"
 
 
 def test_caps_are_kept_whatever_the_round(round_frames: int) -> None:
     jobs = [job(segment("run", seed=i, name=str(i), cap=i)) for i in range(1, 14)]
     for finished in loop_of(FakeLM(), 4).run(queue_of(jobs)):
-        assert isinstance(finished, FinishedCodes)
-        assert len(finished.codes) == finished.job.cap_frames
+        assert isinstance(finished, FinishedFrames)
+        assert len(finished.frames) == finished.job.cap_frames
         assert finished.finish_reason == "length"
 
 
@@ -179,7 +179,7 @@ def test_codes_are_int16_and_a_copy(round_frames: int) -> None:
     loop = loop_of(FakeLM(), 1)
     jobs = [job(segment("run", seed=i, name=str(i), cap=5)) for i in range(3)]
     done = list(loop.run(queue_of(jobs)))  # later rows have overwritten the ring
-    assert all(isinstance(f, FinishedCodes) and f.codes.dtype == torch.int16 for f in done)
+    assert all(isinstance(f, FinishedFrames) and f.frames.dtype == torch.int16 for f in done)
     assert sorted(check(f) for f in done) == ["0", "1", "2"]
 
 
@@ -241,7 +241,7 @@ def test_steps_have_few_shapes_and_the_seat_is_reset_before_its_first_step(
 
         def step(self, state, rows, draw, bound):  # type: ignore[no-untyped-def]
             frame = super().step(state, rows, draw, bound)
-            self.shapes.add(frame.codes.shape)
+            self.shapes.add(frame.values.shape)
             assert rows.age[rows.active].lt(rows.cap[rows.active]).all()
             return frame
 
@@ -303,9 +303,9 @@ def test_refusals_come_out_and_the_others_go_on(round_frames: int) -> None:
         made = FakeLM().prepare(said)
         items.append((said, made) if isinstance(made, Failure) else job(said))
     done = list(loop_of(FakeLM(), 2).run(queue_of(items)))  # type: ignore[arg-type]
-    refused = [f for f in done if not isinstance(f, FinishedCodes)]
+    refused = [f for f in done if not isinstance(f, FinishedFrames)]
     assert sorted(s.utterance.id for s, _ in refused) == ["0", "3", "6", "9"]
-    made_ids = [check(f) for f in done if isinstance(f, FinishedCodes)]
+    made_ids = [check(f) for f in done if isinstance(f, FinishedFrames)]
     assert sorted(made_ids, key=int) == [str(i) for i in range(12) if i % 3]
 
 
@@ -377,7 +377,7 @@ def test_stats_count_frames_and_slot_steps(round_frames: int) -> None:
     stats, model = EngineStats(), FakeLM()
     jobs = [job(s) for s in mixed(20)]
     done = list(loop_of(model, 3, stats=stats).run(queue_of(jobs)))
-    frames = sum(len(f.codes) for f in done if isinstance(f, FinishedCodes))
+    frames = sum(len(f.frames) for f in done if isinstance(f, FinishedFrames))
     assert stats.num_slots == 3
     assert stats.busy_slot_steps == frames
     assert stats.num_steps == model.num_steps
@@ -391,9 +391,9 @@ def test_codes_differ_between_the_fakes_rows() -> None:
     """Or none of the above would show a row in another's place."""
     jobs = [job(s) for s in mixed(20)]
     firsts = {
-        int(f.codes[0, 0])
+        int(f.frames[0, 0])
         for f in loop_of(FakeLM(), 4).run(queue_of(jobs))
-        if isinstance(f, FinishedCodes)
+        if isinstance(f, FinishedFrames)
     }
     assert len(firsts) == 20
     assert max(firsts) < NUM_CODES

@@ -10,7 +10,7 @@ import torch
 
 from tests.engine.fake import NOT_A_NUMBER, SPEC, FakeLM, job, segment
 from ttsbatch.engine import vocode
-from ttsbatch.engine.decode import FinishedCodes
+from ttsbatch.engine.decode import FinishedFrames
 from ttsbatch.engine.vocode import Pass, Vocoder, codec_passes
 from ttsbatch.types import EngineStats, Waveform
 
@@ -20,15 +20,15 @@ PER_FRAME = SPEC.samples_per_frame
 
 def finished(
     num_frames: int, seed: int = 0, context_frames: int = 0, codes: torch.Tensor | None = None
-) -> FinishedCodes:
+) -> FinishedFrames:
     made = job(segment("run", seed=seed, name=str(seed), context_frames=context_frames))
     if codes is None:
         g = torch.Generator().manual_seed(seed)
-        codes = torch.randint(0, 900, (num_frames, SPEC.num_codebooks), generator=g)
-    return FinishedCodes(made, codes.to(torch.int16), "stop")
+        codes = torch.randint(0, 900, (num_frames, SPEC.frame_width), generator=g)
+    return FinishedFrames(made, codes.to(torch.int16), "stop")
 
 
-def speak(rows: list[FinishedCodes], model: FakeLM | None = None) -> dict[str, Waveform]:
+def speak(rows: list[FinishedFrames], model: FakeLM | None = None) -> dict[str, Waveform]:
     vocoder = Vocoder(model or FakeLM(), EngineStats(), keep_codes=True)
     waves = []
     for row in rows:
@@ -39,12 +39,12 @@ def speak(rows: list[FinishedCodes], model: FakeLM | None = None) -> dict[str, W
     return {w.segment.utterance.id: w for w in waves}
 
 
-def whole(row: FinishedCodes) -> np.ndarray:
+def whole(row: FinishedFrames) -> np.ndarray:
     """The row's samples when all that the codec hears is decoded at once, without windows."""
     model = FakeLM()
-    context = model.context_codes(row.job.prompt)
+    context = model.context_frames(row.job.prompt)
     heard = 0 if context is None else len(context)
-    codes = row.codes.long() if context is None else torch.cat([context, row.codes.long()])
+    codes = row.frames.long() if context is None else torch.cat([context, row.frames.long()])
     audio = model.decode_audio(codes[None])[0, heard * PER_FRAME :].numpy()
     return np.round(audio * np.float32(32767)).astype(np.int16)
 
@@ -134,7 +134,7 @@ def test_reference_frames_are_heard_and_trimmed(num_frames: int, heard: int) -> 
     assert len(wave.samples) == num_frames * PER_FRAME
     assert wave.num_frames == num_frames
     assert wave.codes is not None
-    np.testing.assert_array_equal(wave.codes, row.codes.numpy())
+    np.testing.assert_array_equal(wave.codes, row.frames.numpy())
     deaf = replace(row, job=job(segment("run", seed=7, name="7")))
     assert (wave.samples[:PER_FRAME] != whole(deaf)[:PER_FRAME]).any()
 
@@ -154,7 +154,7 @@ def test_samples_that_are_no_numbers_are_counted_and_silent(value: float) -> Non
             audio = super().decode_audio(codes)
             return torch.where(audio.isnan(), value, audio)
 
-    codes = torch.full((6, SPEC.num_codebooks), 300)
+    codes = torch.full((6, SPEC.frame_width), 300)
     codes[2] = NOT_A_NUMBER
     rows = [finished(6, seed=1, codes=codes), finished(6, seed=2)]
     waves = speak(rows, Broken())
@@ -178,15 +178,15 @@ def test_what_padding_decodes_to_is_no_fault() -> None:
 
 @pytest.mark.parametrize("frame", [280, 299])
 def test_a_bad_frame_that_two_passes_hear_is_counted_once(frame: int) -> None:
-    codes = torch.full((310, SPEC.num_codebooks), 300)
+    codes = torch.full((310, SPEC.frame_width), 300)
     codes[frame] = NOT_A_NUMBER
     assert speak([finished(310, seed=1, codes=codes)])["1"].num_nonfinite == PER_FRAME
 
 
 def test_bad_frames_of_the_reference_are_not_the_rows() -> None:
     class BrokenReference(FakeLM):
-        def context_codes(self, prompt: object) -> torch.Tensor:
-            return torch.full((10, SPEC.num_codebooks), NOT_A_NUMBER)
+        def context_frames(self, prompt: object) -> torch.Tensor:
+            return torch.full((10, SPEC.frame_width), NOT_A_NUMBER)
 
     wave = speak([finished(4, seed=1, context_frames=10)], BrokenReference())["1"]
     assert wave.num_nonfinite == 0
@@ -197,10 +197,10 @@ def test_int16_is_rounded_and_clipped_to_full_scale() -> None:
 
     class Levels(FakeLM):
         def decode_audio(self, codes: torch.Tensor) -> torch.Tensor:
-            audio = torch.tensor(levels)[codes[..., 0]]
+            audio = torch.tensor(levels)[codes[..., 0].long()]
             return audio.repeat_interleave(PER_FRAME, dim=1)
 
-    codes = torch.arange(len(levels))[:, None].expand(-1, SPEC.num_codebooks)
+    codes = torch.arange(len(levels))[:, None].expand(-1, SPEC.frame_width)
     wave = speak([finished(len(levels), seed=1, codes=codes)], Levels())["1"]
     expected = [0, 32767, -32767, 32767, -32767, 16384, -16384, 0, 1]
     np.testing.assert_array_equal(wave.samples, np.repeat(expected, PER_FRAME))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -13,7 +15,7 @@ def case(num_rows, num_codebooks, device):
     """Rows of every kind: idle, at the start, within, one before the cap, ending."""
     row = torch.arange(num_rows, device=device)
     return {
-        "codes": torch.randint(2048, (num_rows, num_codebooks), device=device),
+        "values": torch.randint(2048, (num_rows, num_codebooks), device=device),
         "ended": row % 5 == 2,
         "active": row % 4 != 3,
         "age": row % NUM_FRAMES,
@@ -62,6 +64,39 @@ def test_each_kind_of_row_ends_as_it_should(advance, device):
     assert not kept[2:, :-1].any()
 
 
+@pytest.mark.parametrize("advance", [module.advance_rows, reference.advance_rows])
+def test_the_frame_that_a_row_ends_with_is_kept_where_it_is_one(advance, device):
+    def row(values, dtype=torch.int64):
+        return torch.tensor(values, dtype=dtype, device=device)
+
+    kept = torch.zeros(4, NUM_FRAMES + 1, 2, device=device)
+    values = row([[0.5, 1], [2, 3], [4, 5], [6, 7]], torch.float32)
+    ended, active = row([0, 1, 1, 1], torch.bool), row([1, 1, 1, 0], torch.bool)
+    age, cap, finish = row([0, 3, 4, 2]), row([5, 5, 5, 5]), row([0, 0, 0, 2])
+    state = (active, age, cap, finish, kept)
+    advance(values, ended, *state, if_ended=1, if_full=2, keep_last=True)
+    assert active.tolist() == [True, False, False, False]
+    assert age.tolist() == [1, 4, 5, 2]
+    assert finish.tolist() == [0, 1, 1, 2]  # ended by itself, at the cap too
+    assert kept[0, 0].tolist() == [0.5, 1]
+    assert kept[1, 3].tolist() == [2, 3]
+    assert kept[2, 4].tolist() == [4, 5]
+    assert not kept[3, :-1].any()
+
+
+@pytest.mark.parametrize("num_rows", [7, 61])
+def test_wide_frames_of_latents_equal_the_reference(num_rows, dtype, device):
+    arguments = case(num_rows, 256, device)
+    arguments["values"] = torch.randn(num_rows, 256, device=device).to(dtype)
+    arguments["kept"] = arguments["kept"].to(dtype)
+    for keep_last in (False, True):
+        ours, theirs = (
+            after(partial(f, keep_last=keep_last), arguments)
+            for f in (module.advance_rows, reference.advance_rows)
+        )
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
 def test_frames_beyond_the_room_are_not_kept(device):
     """A row may run on for the frames that are in flight when the host sees its end."""
     arguments = case(9, 16, device)
@@ -80,11 +115,11 @@ def test_advance_is_one_launch(launches, device):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("made = runs & (ends == 0)", "made = runs"),
+        ("made = runs & ((ends == 0) | KEEP)", "made = runs"),
         ("row * (num_frames + 1) + age", "row * num_frames + age"),
         ("age >= tl.load(caps", "age > tl.load(caps"),
         ("(runs & ends).to(tl.int64)", "ends.to(tl.int64)"),
-        ("(made & (full == 0)).to", "made.to"),
+        ("(goes_on & (full == 0)).to", "goes_on.to"),
         ("reason += tl.load(finish + row, mask=exists, other=0)", "reason += 0"),
         ("mask=inside & fits[:, None]", "mask=inside"),
     ],

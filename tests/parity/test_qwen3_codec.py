@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.engine.fake import SPEC, FakeLM, job, segment
-from ttsbatch.engine.decode import FinishedCodes
+from ttsbatch.engine.decode import FinishedFrames
 from ttsbatch.engine.vocode import Vocoder
 from ttsbatch.errors import ModelError
 from ttsbatch.models.qwen3_tts.codec import CodecDecoder
@@ -87,7 +87,7 @@ def vocoded(decoder, codes, window=CODEC_WINDOW_FRAMES, context=CODEC_CONTEXT_FR
     model = FakeLM(
         spec=replace(
             SPEC,
-            num_codebooks=codes.shape[1],
+            frame_width=codes.shape[1],
             samples_per_frame=decoder.config.samples_per_frame,
             codec_window_frames=window,
             codec_context_frames=context,
@@ -95,7 +95,7 @@ def vocoded(decoder, codes, window=CODEC_WINDOW_FRAMES, context=CODEC_CONTEXT_FR
     )
     model.decode_audio = decoder.decode
     vocoder = Vocoder(model, EngineStats(), keep_codes=False)
-    vocoder.add(FinishedCodes(job(segment("run")), codes.to(torch.int16), "stop"))
+    vocoder.add(FinishedFrames(job(segment("run")), codes.to(torch.int16), "stop"))
     (wave,) = vocoder.drain()
     return torch.from_numpy(wave.samples).float() / 32767
 

@@ -31,7 +31,7 @@ def test_codes_equal_the_goldens(checkpoint: str, num_slots: int, use_graphs: bo
     done = generate(everything, num_slots, "cuda", use_graphs)
     deviations = []
     for row in everything:
-        ours = done[f"{row.case}/{row.index}"].codes.cpu().numpy()
+        ours = done[f"{row.case}/{row.index}"].frames.cpu().numpy()
         golden = row.golden("codes")
         if ours.shape != golden.shape or not np.array_equal(ours, golden):
             case = INDEX[row.case]
@@ -46,4 +46,4 @@ def test_sampled_codes_are_the_same_with_and_without_graphs(checkpoint: str) -> 
     graphed = generate(rows, 4, "cuda", use_graphs=True)
     eager = generate(rows, 4, "cuda", use_graphs=False)
     for name, finished in graphed.items():
-        assert torch.equal(finished.codes, eager[name].codes)
+        assert torch.equal(finished.frames, eager[name].frames)

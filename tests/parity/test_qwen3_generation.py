@@ -11,7 +11,7 @@ import torch
 
 from tests.parity.qwen3 import GENERATIONS, INDEX, Row, all_rows, goldens, model, rows
 from ttsbatch.engine.budget import make_job
-from ttsbatch.engine.decode import DecodeLoop, FinishedCodes
+from ttsbatch.engine.decode import DecodeLoop, FinishedFrames
 from ttsbatch.engine.queue import JobQueue, Prefetch
 from ttsbatch.engine.vocode import Vocoder
 from ttsbatch.models.layers import PagedKV
@@ -23,7 +23,7 @@ ATOL = 1e-4  # the fixture's own bound for another kernel or thread count
 
 def generate(
     prompts: list[Row], num_slots: int, device: str = "cpu", use_graphs: bool = True
-) -> dict[str, FinishedCodes]:
+) -> dict[str, FinishedFrames]:
     """Decode rows of one checkpoint in the order given; results by row id."""
     m = model(prompts[0].checkpoint, device)
     loop = DecodeLoop(m, num_slots, num_slots * 16 + 1, 256, EngineStats(), use_graphs)
@@ -32,21 +32,21 @@ def generate(
         done = list(loop.run(JobQueue(incoming, lookahead=1)))  # 1: keep the given order
     if device != "cpu":
         torch.cuda.synchronize()  # codes are on the loop's stream, and tests read on another
-    assert all(isinstance(f, FinishedCodes) for f in done)
-    return {f.job.prompt.segment.utterance.id: f for f in done if isinstance(f, FinishedCodes)}
+    assert all(isinstance(f, FinishedFrames) for f in done)
+    return {f.job.prompt.segment.utterance.id: f for f in done if isinstance(f, FinishedFrames)}
 
 
 @cache
-def alone(case: str, index: int) -> FinishedCodes:
+def alone(case: str, index: int) -> FinishedFrames:
     """A row decoded by itself."""
     row = rows(case)[index]
     return generate([row], num_slots=1)[f"{case}/{index}"]
 
 
-def check(row: Row, finished: FinishedCodes) -> None:
+def check(row: Row, finished: FinishedFrames) -> None:
     """Codes, frame count and the way it ended are the golden ones."""
     golden = row.golden("codes")
-    np.testing.assert_array_equal(finished.codes.cpu().numpy(), golden)
+    np.testing.assert_array_equal(finished.frames.cpu().numpy(), golden)
     ended = INDEX[row.case]["row"][row.index]["ended_with_eos"]
     assert finished.finish_reason == ("stop" if ended else "length")
 
@@ -129,7 +129,7 @@ def test_waveforms_equal_the_goldens(case: str) -> None:
             np.testing.assert_allclose(wave.samples / 32767, golden, atol=1e-3)
 
 
-def vocode(row: Row, finished: FinishedCodes) -> Waveform:
+def vocode(row: Row, finished: FinishedFrames) -> Waveform:
     vocoder = Vocoder(model(row.checkpoint), EngineStats(), keep_codes=True)
     vocoder.add(finished)
     (wave,) = vocoder.drain()

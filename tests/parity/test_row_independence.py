@@ -16,7 +16,7 @@ import torch
 from tests.parity.qwen3 import model
 from ttsbatch.engine import decode
 from ttsbatch.engine.budget import make_job
-from ttsbatch.engine.decode import DecodeLoop, FinishedCodes
+from ttsbatch.engine.decode import DecodeLoop, FinishedFrames
 from ttsbatch.engine.queue import JobQueue, Prefetch
 from ttsbatch.engine.slots import Job
 from ttsbatch.models.protocol import PreparedPrompt
@@ -71,7 +71,7 @@ def job(said: Segment) -> Job:
     return make_job(prompt, m.spec)
 
 
-def speak(jobs: list[Job], num_slots: int) -> list[FinishedCodes]:
+def speak(jobs: list[Job], num_slots: int) -> list[FinishedFrames]:
     """Codes of the jobs, seated in the order given."""
     loop = DecodeLoop(
         model("custom-voice"),
@@ -82,7 +82,7 @@ def speak(jobs: list[Job], num_slots: int) -> list[FinishedCodes]:
     )
     with Prefetch(jobs, 64, "jobs") as incoming:
         done = list(loop.run(JobQueue(incoming, lookahead=1)))  # type: ignore[arg-type]
-    out = [f for f in done if isinstance(f, FinishedCodes)]
+    out = [f for f in done if isinstance(f, FinishedFrames)]
     assert len(out) == len(jobs)
     return out
 
@@ -91,13 +91,13 @@ def speak(jobs: list[Job], num_slots: int) -> list[FinishedCodes]:
 def alone(name: str) -> np.ndarray:
     """The row's codes in a loop of one slot that has never held another."""
     (finished,) = speak([job(segment(name))], num_slots=1)
-    return finished.codes.numpy()
+    return finished.frames.numpy()
 
 
-def check(done: list[FinishedCodes]) -> None:
+def check(done: list[FinishedFrames]) -> None:
     for finished in done:
         u = finished.job.prompt.segment.utterance
-        np.testing.assert_array_equal(finished.codes.numpy(), alone(u.id), err_msg=u.id)
+        np.testing.assert_array_equal(finished.frames.numpy(), alone(u.id), err_msg=u.id)
 
 
 def every_row() -> list[Job]:
@@ -111,7 +111,7 @@ def test_rows_are_sampled_not_greedy() -> None:
     greedy = segment("long")
     greedy = replace(greedy, utterance=replace(greedy.utterance, sampling=Sampling(0.0)))
     (finished,) = speak([job(greedy)], 1)
-    assert not np.array_equal(finished.codes.numpy(), alone("long"))
+    assert not np.array_equal(finished.frames.numpy(), alone("long"))
     assert len(np.unique(alone("long"))) > 20
 
 
@@ -166,7 +166,7 @@ def test_another_seed_attempt_or_piece_says_something_else() -> None:
         segment("digits", attempt=2),
         segment("digits", index=1),
     ]
-    together = [f.codes.numpy() for f in speak([job(s) for s in said], num_slots=3)]
+    together = [f.frames.numpy() for f in speak([job(s) for s in said], num_slots=3)]
     assert len({codes.tobytes() for codes in together}) == len(said)
     first = {codes[0].tobytes() for codes in together}
     assert len(first) == len(said)  # different from the first frame on

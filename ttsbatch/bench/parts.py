@@ -15,7 +15,7 @@ from ttsbatch.bench.timing import Timing
 from ttsbatch.bench.workload import REFERENCE_TEXT, write_clip
 from ttsbatch.engine.budget import make_job
 from ttsbatch.engine.codec_batches import FULL_FRAMES, CodecBatches, Piece, Shape
-from ttsbatch.engine.decode import PREFILL_BUCKETS, DecodeLoop, FinishedCodes
+from ttsbatch.engine.decode import PREFILL_BUCKETS, DecodeLoop, FinishedFrames
 from ttsbatch.engine.graphs import BucketGraphs
 from ttsbatch.engine.queue import JobQueue, Prefetch, Refusal
 from ttsbatch.engine.slots import Job, SlotTable
@@ -204,7 +204,7 @@ def bench_ar(model: CodecLM, slots: int, rows: list[dict[str, Any]]) -> Timing:
     def run(part: list[Job | Refusal]) -> int:
         with Prefetch(part, len(jobs), "bench-jobs") as incoming:
             done = loop.run(JobQueue(incoming, len(jobs)))
-            return sum(len(f.codes) for f in done if isinstance(f, FinishedCodes))
+            return sum(len(f.frames) for f in done if isinstance(f, FinishedFrames))
 
     references = len({row.get("ref_audio") for row in rows})
     run(jobs[: max(slots, references)])  # warm-up: prefill kernels, every reference
@@ -235,8 +235,9 @@ def bench_codec(model: CodecLM, frames: int, batch: int) -> Timing:
     """Decode of a batch of rows of one length to int16 samples, which stay on the device."""
     release(model)
     batches, fell = CodecBatches(model), fallbacks.copy()
-    codes = torch.randint(0, 64, (batch, frames, model.spec.num_codebooks), device=model.device)
-    shape, pieces = Shape(batch, frames), [Piece(c) for c in codes]
+    random = torch.rand(batch, frames, model.spec.frame_width, device=model.device)
+    random = random if model.spec.frame_dtype.is_floating_point else random * 64
+    shape, pieces = Shape(batch, frames), [Piece(c) for c in random.to(model.spec.frame_dtype)]
     with torch.inference_mode():
         if model.device.type == "cuda":
             batches.capture(torch.cuda.Stream(model.device), [shape])

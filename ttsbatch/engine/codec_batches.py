@@ -81,14 +81,14 @@ def choose(lengths: Sequence[int], buckets: Sequence[int], full_frames: int) -> 
 class Piece:
     """What one row of a batch holds."""
 
-    codes: Tensor  # [F, Q] int64
+    frames: Tensor  # [F, W]
     first: int = 0  # frames before it are only heard: context, or a reference that is cut off
 
 
 @dataclass(frozen=True, slots=True)
 class _Graph:
     graph: torch.cuda.CUDAGraph
-    codes: Tensor  # [B, F, Q] int64
+    frames: Tensor  # [B, F, W]
     bounds: Tensor  # [2, B] int64 first and end frame of which non-finite samples count
     samples: Tensor  # [B, N] int16
     bad: Tensor  # [B] int64
@@ -118,27 +118,27 @@ class CodecBatches:
         """
         pool = None
         for shape in sorted(set(shapes), key=lambda s: -s.batch * s.frames):
-            codes = torch.zeros(
-                (shape.batch, shape.frames, self._model.spec.num_codebooks),
-                dtype=torch.int64,
+            frames = torch.zeros(
+                (shape.batch, shape.frames, self._model.spec.frame_width),
+                dtype=self._model.spec.frame_dtype,
                 device=self._model.device,
             )
             bounds = torch.zeros(2, shape.batch, dtype=torch.int64, device=self._model.device)
             try:
                 stream.wait_stream(torch.cuda.current_stream(self._model.device))
                 with torch.cuda.stream(stream):
-                    self._decode(codes, bounds)
+                    self._decode(frames, bounds)
                 torch.cuda.current_stream(self._model.device).wait_stream(stream)
                 graph = torch.cuda.CUDAGraph()
                 with torch.cuda.graph(graph, pool=pool, stream=stream):
-                    samples, bad = self._decode(codes, bounds)
+                    samples, bad = self._decode(frames, bounds)
             except Exception as e:
                 raise EngineError(
                     f"{self._model.device}: a codec pass of {shape.batch} x {shape.frames} frames "
                     f"cannot be captured: {e}"
                 ) from e
             pool = graph.pool()
-            self._graphs[shape] = _Graph(graph, codes, bounds, samples, bad)
+            self._graphs[shape] = _Graph(graph, frames, bounds, samples, bad)
 
     def run(self, pieces: list[Piece], shape: Shape) -> tuple[Tensor, Tensor]:
         """Decode pieces of at most `shape.frames` frames.
@@ -151,26 +151,26 @@ class CodecBatches:
             Samples [B, N] int16 of each piece, in the order of the pieces, and the number [B] int64
             of its own samples that were not finite. Overwritten by the next batch of the shape.
         """
-        bounds = torch.tensor([[p.first for p in pieces], [len(p.codes) for p in pieces]])
+        bounds = torch.tensor([[p.first for p in pieces], [len(p.frames) for p in pieces]])
         known = self._graphs.get(shape)
         if known is not None:
             self.hits += 1
             for i, piece in enumerate(pieces):
-                known.codes[i, : len(piece.codes)] = piece.codes
+                known.frames[i, : len(piece.frames)] = piece.frames
             known.bounds.zero_()
             bounds = bounds.pin_memory()
             known.bounds[:, : len(pieces)].copy_(bounds, non_blocking=True)
             known.graph.replay()
             return known.samples, known.bad
         self.misses += 1
-        longest = max(len(p.codes) for p in pieces)
-        codes = pieces[0].codes.new_zeros(len(pieces), longest, pieces[0].codes.shape[1])
+        longest = max(len(p.frames) for p in pieces)
+        frames = pieces[0].frames.new_zeros(len(pieces), longest, pieces[0].frames.shape[1])
         for i, piece in enumerate(pieces):
-            codes[i, : len(piece.codes)] = piece.codes
-        return self._decode(codes, bounds.to(codes.device))
+            frames[i, : len(piece.frames)] = piece.frames
+        return self._decode(frames, bounds.to(frames.device))
 
-    def _decode(self, codes: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor]:
-        audio = self._model.decode_audio(codes)
+    def _decode(self, frames: Tensor, bounds: Tensor) -> tuple[Tensor, Tensor]:
+        audio = self._model.decode_audio(frames)
         finite = audio.isfinite()
         place = torch.arange(audio.shape[1], device=audio.device)
         first, end = (bounds * self._model.spec.samples_per_frame)[:, :, None]

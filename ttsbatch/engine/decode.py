@@ -44,11 +44,11 @@ def frame_sizes(num_slots: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class FinishedCodes:
-    """The codes of one row, still on the device."""
+class FinishedFrames:
+    """The frames of one row, still on the device."""
 
     job: Job
-    codes: Tensor  # [F, Q] int16, F >= 0
+    frames: Tensor  # [F, W] in the dtype that frames are kept in, F >= 0
     finish_reason: FinishReason
 
 
@@ -81,7 +81,15 @@ class DecodeLoop:
         self._model, self._stats = model, stats
         self._slots = SlotTable(num_slots, num_pages)
         max_frames = min(model.spec.max_frames, max_positions)
-        self._rows = Rows(num_slots, max_frames, model.spec.num_codebooks, model.device)
+        spec = model.spec
+        self._rows = Rows(
+            num_slots,
+            max_frames,
+            spec.frame_width,
+            model.device,
+            spec.frame_dtype,
+            spec.keeps_last,
+        )
         self._state: Any = model.new_state(num_slots, num_pages, max_positions)
         self._scheduled: dict[int, int] = {}  # generation -> frames launched
         self._frames_per_round = FRAMES_PER_ROUND[model.device.type]
@@ -97,7 +105,7 @@ class DecodeLoop:
         if use_graphs:
             self._capture()
 
-    def run(self, jobs: JobQueue) -> Iterator[FinishedCodes | Refusal]:
+    def run(self, jobs: JobQueue) -> Iterator[FinishedFrames | Refusal]:
         """Decode every job; yields in the order in which rows end, refused ones as they come.
 
         Raises:
@@ -274,7 +282,7 @@ class DecodeLoop:
         copied.record()
         return host, copied
 
-    def _collect(self, behind: _Round) -> Iterator[FinishedCodes]:
+    def _collect(self, behind: _Round) -> Iterator[FinishedFrames]:
         started = time.perf_counter()
         if behind.copied is not None:
             behind.copied.synchronize()
@@ -283,13 +291,13 @@ class DecodeLoop:
         over = [o for o in behind.owners if self._slots.holds(o) and finish[o.seat.slot]]
         for owner in over:
             slot = owner.seat.slot
-            codes = self._copy_codes(slot, age[slot])
+            frames = self._copy_frames(slot, age[slot])
             self._slots.release(owner)
             del self._scheduled[owner.generation]
             self._stats.busy_slot_steps += age[slot]
-            yield FinishedCodes(owner.job, codes, "stop" if finish[slot] == STOP else "length")
+            yield FinishedFrames(owner.job, frames, "stop" if finish[slot] == STOP else "length")
 
     @torch.inference_mode()
-    def _copy_codes(self, slot: int, num_frames: int) -> Tensor:
+    def _copy_frames(self, slot: int, num_frames: int) -> Tensor:
         with torch.cuda.stream(self.stream):
-            return self._rows.codes[slot, :num_frames].clone()
+            return self._rows.frames[slot, :num_frames].clone()

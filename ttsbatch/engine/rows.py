@@ -1,4 +1,4 @@
-"""The engine's own per-slot tensors: ages, caps, draws and the ring of codes.
+"""The engine's own per-slot tensors: ages, caps, draws and the frames made.
 
 A step reads and writes them on the device; the host writes them only when a slot is seated.
 """
@@ -15,20 +15,26 @@ from ttsbatch.kernels.advance_rows import advance_rows
 from ttsbatch.models.protocol import Frame
 
 RUNNING, STOP, LENGTH = 0, 1, 2  # values of `finish`
-_PER_SLOT = ("age", "cap", "active", "finish", "seed", "stream", "penalty", "codes")
+_PER_SLOT = ("age", "cap", "active", "finish", "seed", "stream", "penalty", "frames")
 _PER_SLOT_OF_TWO = ("temperature", "top_k", "top_p")
 
 
 class Rows:
-    """State of S slots for rows of up to F frames of Q codes."""
+    """State of S slots for rows of up to F frames of W values."""
 
     def __init__(
-        self, num_slots: int, max_frames: int, num_codebooks: int, device: torch.device
+        self,
+        num_slots: int,
+        max_frames: int,
+        frame_width: int,
+        device: torch.device,
+        dtype: torch.dtype = torch.int16,
+        keeps_last: bool = False,
     ) -> None:
         def zeros(*shape: int, dtype: torch.dtype) -> Tensor:
             return torch.zeros(shape, dtype=dtype, device=device)
 
-        self.device = device
+        self.device, self._keeps_last = device, keeps_last
         self._pin = device.type == "cuda"  # a copy from pageable memory would wait for the device
         self.age = zeros(num_slots, dtype=torch.int64)
         self.cap = zeros(num_slots, dtype=torch.int64)
@@ -42,7 +48,7 @@ class Rows:
         self.top_p = zeros(2, num_slots, dtype=torch.float32)
         self.penalty = zeros(num_slots, dtype=torch.float32)
         # One place more than frames: slots that made none may write there.
-        self.codes = zeros(num_slots, max_frames + 1, num_codebooks, dtype=torch.int16)
+        self.frames = zeros(num_slots, max_frames + 1, frame_width, dtype=dtype)
 
     def first(self, num_slots: int) -> Rows:
         """The first slots' rows: the same memory."""
@@ -105,8 +111,9 @@ class Rows:
 
     def advance(self, frame: Frame) -> None:
         """Store a frame and end the rows that are over; fixed shapes, no host sync."""
-        state = (self.active, self.age, self.cap, self.finish, self.codes)
-        advance_rows(frame.codes, frame.ended, *state, if_ended=STOP, if_full=LENGTH)
+        state = (self.active, self.age, self.cap, self.finish, self.frames)
+        values, keep = frame.values.contiguous(), self._keeps_last
+        advance_rows(values, frame.ended, *state, if_ended=STOP, if_full=LENGTH, keep_last=keep)
 
     def flags(self) -> Tensor:
         """[2, S] int64: `finish` and `age`, what the host reads a round late."""

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ttsbatch.engine.rows import Rows
+from ttsbatch.kernels.noise import philox_normal
 from ttsbatch.kernels.reference.sampler import philox_uniform
 from ttsbatch.kernels.sampler import sample
 from ttsbatch.models.protocol import Rules
@@ -20,7 +21,7 @@ class Sampler:
 
     def __init__(self, rows: Rows) -> None:
         self._rows = rows
-        self._books = torch.arange(rows.codes.shape[2], device=rows.device)[:, None]
+        self._books = torch.arange(rows.frames.shape[2], device=rows.device)[:, None]
         self._frame: Tensor | None = None  # [Q, S] uniforms of the frame that is being made
 
     def __call__(
@@ -52,3 +53,8 @@ class Sampler:
             mark_seen=seen is not None,
             uniform=uniform,
         )
+
+    def normal(self, count: int) -> Tensor:
+        """Standard normal numbers [S, count] of the frame that is being made."""
+        r = self._rows
+        return philox_normal(r.seed, r.age, r.stream, count)

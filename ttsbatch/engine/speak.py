@@ -12,7 +12,7 @@ import torch
 
 from ttsbatch.engine.budget import make_job
 from ttsbatch.engine.codec_batches import FEWEST_FULL_FRAMES, FULL_FRAMES
-from ttsbatch.engine.decode import DecodeLoop, FinishedCodes
+from ttsbatch.engine.decode import DecodeLoop, FinishedFrames
 from ttsbatch.engine.device import is_out_of_memory
 from ttsbatch.engine.isolate import Item, WatchedQueue, isolate
 from ttsbatch.engine.queue import JobQueue, Prefetch, Refusal, engine_failure, prepared
@@ -245,9 +245,9 @@ class CodecLMSpeaker:
         """Decode and vocode a queue."""
         self._vocoder.clear()
         for item in self._loop.run(jobs):
-            if not isinstance(item, FinishedCodes):
+            if not isinstance(item, FinishedFrames):
                 yield item
-            elif len(item.codes) == 0:
+            elif len(item.frames) == 0:
                 segment = item.job.prompt.segment
                 yield segment, engine_failure(segment, "the model ended before the first frame")
             else:

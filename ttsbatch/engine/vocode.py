@@ -1,4 +1,4 @@
-"""Finished codes -> waveforms: cut into codec passes, batched by length, copied back late.
+"""Finished frames -> waveforms: cut into codec passes, batched by length, copied back late.
 
 A row of up to one window is one pass, as the official decoder does it; a longer one is cut at
 absolute multiples of the window, each later pass with some left context whose samples are dropped.
@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ttsbatch.engine.codec_batches import FULL_FRAMES, CodecBatches, Piece, choose
-from ttsbatch.engine.decode import FinishedCodes
+from ttsbatch.engine.decode import FinishedFrames
 from ttsbatch.models.protocol import CodecLM, EngineSpec, host_codes
 from ttsbatch.types import EngineStats, Waveform
 
@@ -29,7 +29,7 @@ COPIES_IN_FLIGHT = 4
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """Frames start..stop of a row's codes, of which the first `context` are only heard."""
+    """Frames start..stop of a row, of which the first `context` are only heard."""
 
     start: int
     stop: int
@@ -47,10 +47,10 @@ def codec_passes(num_frames: int, window: int, context: int) -> list[Pass]:
 
 @dataclass(slots=True)
 class _Row:
-    """A row that is being decoded: its codes, and its samples as its passes come back."""
+    """A row that is being decoded: its frames, and its samples as its passes come back."""
 
-    finished: FinishedCodes
-    codes: Tensor  # [R + F, Q] int64, reference frames first
+    finished: FinishedFrames
+    frames: Tensor  # [R + F, W], reference frames first
     passes: list[Pass]
     samples: list[np.ndarray | None]
     num_nonfinite: int = 0
@@ -58,7 +58,7 @@ class _Row:
     @property
     def num_heard(self) -> int:
         """Reference frames before the row's own."""
-        return len(self.codes) - len(self.finished.codes)
+        return len(self.frames) - len(self.finished.frames)
 
     @property
     def complete(self) -> bool:
@@ -69,7 +69,7 @@ class _Row:
         """What pass n decodes."""
         p = self.passes[n]
         own = max(p.start + p.context, self.num_heard) - p.start
-        return Piece(self.codes[p.start : p.stop], min(own, p.stop - p.start))
+        return Piece(self.frames[p.start : p.stop], min(own, p.stop - p.start))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Vocoder:
             model: whose codec decodes.
             stats: counted into.
             keep_codes: waveforms carry their codes.
-            after: the stream that codes are made on; None: the current one.
+            after: the stream that frames are made on; None: the current one.
             use_graphs: off for tests that compare.
             full_frames: frames of a full batch; None: what fills the device.
 
@@ -128,16 +128,16 @@ class Vocoder:
         self.stats.add_seconds("warmup", time.perf_counter() - started)
 
     @torch.inference_mode()
-    def add(self, finished: FinishedCodes) -> None:
+    def add(self, finished: FinishedFrames) -> None:
         """Queue a row of at least one frame."""
         spec = self.model.spec
         with torch.cuda.stream(self._after):  # None: stays on the current one
-            context = self.model.context_codes(finished.job.prompt)
-            codes = finished.codes.long()
+            context = self.model.context_frames(finished.job.prompt)
+            frames = finished.frames
             if context is not None:
-                codes = torch.cat([context, codes])
-        passes = codec_passes(len(codes), spec.codec_window_frames, spec.codec_context_frames)
-        row = _Row(finished, codes, passes, [None] * len(passes))
+                frames = torch.cat([context.to(frames.dtype), frames])
+        passes = codec_passes(len(frames), spec.codec_window_frames, spec.codec_context_frames)
+        row = _Row(finished, frames, passes, [None] * len(passes))
         self._waiting.extend((row, i) for i in range(len(passes)))
 
     def clear(self) -> None:
@@ -173,10 +173,10 @@ class Vocoder:
             samples, bad = self._batches.run(cut, choice.shape)
             batch = _Batch(pieces, samples, bad, None)
         else:
-            self._stream.wait_stream(self._codes_stream())
+            self._stream.wait_stream(self._frames_stream())
             with torch.cuda.stream(self._stream):
                 for piece in cut:
-                    piece.codes.record_stream(self._stream)
+                    piece.frames.record_stream(self._stream)
                 samples, bad = self._batches.run(cut, choice.shape)
                 batch = _Batch(pieces, *self._to_host(samples[: len(pieces)], bad))
         self._flying.append(batch)
@@ -184,7 +184,7 @@ class Vocoder:
         self.stats.codec_graph_misses = self._batches.misses
         self.stats.add_seconds("codec", time.perf_counter() - started)
 
-    def _codes_stream(self) -> torch.cuda.Stream:
+    def _frames_stream(self) -> torch.cuda.Stream:
         return self._after or torch.cuda.current_stream(self.model.device)
 
     def _to_host(self, samples: Tensor, bad: Tensor) -> tuple[Tensor, Tensor, torch.cuda.Event]:
@@ -230,9 +230,9 @@ class Vocoder:
             samples=samples[row.num_heard * spec.samples_per_frame :],
             sample_rate_hz=spec.sample_rate_hz,
             finish_reason=row.finished.finish_reason,
-            num_frames=len(row.finished.codes),
+            num_frames=len(row.finished.frames),
             num_nonfinite=row.num_nonfinite,
-            codes=host_codes(row.finished.codes) if self.keep_codes else None,
+            codes=host_codes(row.finished.frames) if self.keep_codes else None,
         )
 
 

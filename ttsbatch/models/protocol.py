@@ -60,6 +60,10 @@ class DrawSettings:
     repetition_penalty: float  # first codebook only; 1: off
 
 
+NO_DRAWS = DrawSettings((0.0, 0.0), (0, 0), (1.0, 1.0), 1.0)
+"""Of rows whose model draws no ids."""
+
+
 @dataclass(frozen=True, slots=True)
 class PreparedPrompt:
     """A segment, tokenised: ready to be seated. Host memory only."""
@@ -84,7 +88,8 @@ class Seat:
 class EngineSpec:
     """The sizes that the engine allocates by."""
 
-    num_codebooks: int
+    frame_width: int  # values of a frame: its codes, one per codebook, or its latents
+    frame_dtype: torch.dtype  # that frames are kept in: int16 for codes, a float for latents
     frame_rate_hz: float
     sample_rate_hz: int
     samples_per_frame: int
@@ -94,6 +99,7 @@ class EngineSpec:
     codec_context_frames: int  # left context of every pass but the first
     kv_bytes_per_position: int
     ends_itself: bool = True  # False: the end token is banned, every row runs to its cap
+    keeps_last: bool = False  # the frame that a row is ended with is part of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +112,7 @@ class Rules:
 
 
 class Draw(Protocol):
-    """Turns logits into ids, a draw per row. Handed to `CodecLM.step` by the engine."""
+    """All chance in a frame, each row's its own. Handed to `CodecLM.step` by the engine."""
 
     def __call__(
         self,
@@ -115,6 +121,11 @@ class Draw(Protocol):
         rules: Rules | None = None,
         seen: Tensor | None = None,  # [S, V] bool: ids under the repetition penalty; the draw joins
     ) -> Tensor:  # [S] int64
+        """An id per row, drawn by the row's own settings."""
+        ...
+
+    def normal(self, count: int) -> Tensor:  # [S, count] f32
+        """Standard normal numbers, the same at every call within a frame."""
         ...
 
 
@@ -129,12 +140,13 @@ class SlotTensors(Protocol):
 class Frame:
     """One step of every slot."""
 
-    codes: Tensor  # [S, Q] int64
-    ended: Tensor  # [S] bool: the model ended the row; `codes` of it are no frame
+    values: Tensor  # [S, W] codes (int64) or latents (in the run dtype)
+    ended: Tensor  # [S] bool: the model ended the row, its `values` are no frame; or, where the
+    # spec says `keeps_last`, its last one
 
 
 class CodecLM(Protocol):
-    """A family that makes a frame of codes per step, for the slot engine."""
+    """A family that makes a frame of codes or latents per step, for the slot engine."""
 
     card: ModelCard
     spec: EngineSpec
@@ -180,12 +192,15 @@ class CodecLM(Protocol):
         """
         ...
 
-    def context_codes(self, prompt: PreparedPrompt) -> Tensor | None:
-        """The [R, Q] reference codes that the codec must hear first, or None."""
+    def context_frames(self, prompt: PreparedPrompt) -> Tensor | None:
+        """The [R, W] frames of a reference that the codec must hear first, or None."""
         ...
 
-    def decode_audio(self, codes: Tensor) -> Tensor:
-        """[B, F, Q] codes to [B, F * samples_per_frame] f32 samples in -1..1, one codec pass."""
+    def decode_audio(self, frames: Tensor) -> Tensor:
+        """[B, F, W] frames to [B, F * samples_per_frame] f32 samples in -1..1, one codec pass.
+
+        `frames` are of the spec's dtype; zeros behind a clip's own are padding.
+        """
         ...
 
     def trial_calls(self) -> list[Callable[[], object]]:

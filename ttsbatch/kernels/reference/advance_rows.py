@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 def advance_rows(
-    codes: Tensor,
+    values: Tensor,
     ended: Tensor,
     active: Tensor,
     age: Tensor,
@@ -16,14 +16,16 @@ def advance_rows(
     kept: Tensor,
     if_ended: int,
     if_full: int,
+    keep_last: bool = False,
 ) -> None:
     """As `ttsbatch.kernels.advance_rows.advance_rows`."""
-    made = active & ~ended
+    goes_on = active & ~ended
+    made = active if keep_last else goes_on
     spare = kept.shape[1] - 1  # where slots that made no frame write
     place = torch.where(made, age.clamp(max=spare), spare)
     place = place[:, None, None].expand(-1, 1, kept.shape[2])
-    kept.scatter_(1, place, codes.to(kept.dtype)[:, None])
+    kept.scatter_(1, place, values.to(kept.dtype)[:, None])
     age.add_(made)
-    full = made & (age >= cap)
+    full = goes_on & (age >= cap)
     finish.add_((active & ended) * if_ended + full * if_full)
-    active.logical_and_(made & ~full)
+    active.logical_and_(goes_on & ~full)

@@ -131,7 +131,8 @@ class Qwen3TTS:
         element = weights.head.element_size()
         kv_values = 2 * t.stack.num_layers * t.stack.num_kv_heads * t.stack.head_dim
         self.spec = EngineSpec(
-            num_codebooks=t.num_codebooks,
+            frame_width=t.num_codebooks,
+            frame_dtype=torch.int16,
             frame_rate_hz=config.codec.frame_rate_hz,
             sample_rate_hz=config.codec.output_sample_rate_hz,
             samples_per_frame=config.codec.decoder.samples_per_frame,
@@ -299,16 +300,16 @@ class Qwen3TTS:
         state.position[:num_slots].add_(rows.active)
         return Frame(codes, ended)
 
-    def context_codes(self, prompt: PreparedPrompt) -> Tensor | None:
+    def context_frames(self, prompt: PreparedPrompt) -> Tensor | None:
         """The reference's codes, which the codec decodes before the row's own."""
         layout: PromptLayout = prompt.payload
         if not layout.in_context or layout.reference is None:
             return None
         return self._encode([layout.reference])[0].codes
 
-    def decode_audio(self, codes: Tensor) -> Tensor:
+    def decode_audio(self, frames: Tensor) -> Tensor:
         """[B, F, Q] codes to [B, N] f32 samples, one pass."""
-        return self._decoder.decode(codes)
+        return self._decoder.decode(frames)
 
     def trial_calls(self) -> list[Callable[[], object]]:
         """Calls of the codec's kernels; one of everything else comes with a frame."""

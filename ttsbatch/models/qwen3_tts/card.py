@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from pathlib import Path
 
 from ttsbatch.errors import ModelError
+from ttsbatch.models.content import content_hash
 from ttsbatch.models.qwen3_tts.config import Qwen3TTSConfig, read_config
 from ttsbatch.models.qwen3_tts.official import RANDOM_NAMES, random_config
 from ttsbatch.types import ModelCard
@@ -45,7 +45,7 @@ def open_card(model: str, name: str | None = None) -> ModelCard:
         return _card(name or model, None, random_config(key), content_hash=f"random:{key}:0")
     folder = Path(model)
     config = read_config(folder)
-    return _card(name or folder.resolve().name, str(folder), config, _content_hash(folder))
+    return _card(name or folder.resolve().name, str(folder), config, content_hash(folder))
 
 
 def language_name(config: Qwen3TTSConfig, code: str) -> str | None:
@@ -88,27 +88,6 @@ def _card(name: str, path: str | None, config: Qwen3TTSConfig, content_hash: str
         content_hash=content_hash,
         config=config,
     )
-
-
-def _content_hash(folder: Path) -> str:
-    """Names, sizes and the first and last MiB of the weights, and the small files whole.
-
-    Reading 4 GB to start a run would cost seconds; a changed checkpoint of the same size differs
-    in its header (which holds every tensor's offsets) or in its last tensors.
-    """
-    h = hashlib.blake2b(digest_size=16)
-    edge = 1 << 20
-    for file in sorted(
-        p for p in folder.rglob("*") if p.suffix in (".json", ".txt", ".safetensors")
-    ):
-        size = file.stat().st_size
-        h.update(f"{file.relative_to(folder).as_posix()}:{size}\n".encode())
-        with file.open("rb") as f:
-            h.update(f.read(edge))
-            if size > edge:
-                f.seek(max(edge, size - edge))
-                h.update(f.read(edge))
-    return h.hexdigest()
 
 
 def context_frames(config: Qwen3TTSConfig, num_samples: int) -> int:

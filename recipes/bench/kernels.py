@@ -30,6 +30,8 @@ OPERATIONS = (
     "embed_sum",
     "embed_rms_norm",
     "advance_rows",
+    "rope_store",
+    "noise",
 )
 
 

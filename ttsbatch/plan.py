@@ -177,6 +177,8 @@ RECIPE_FIELDS: dict[str, tuple[type, ...]] = {
     "top_k": (int,),
     "top_p": (float, int),
     "repetition_penalty": (float, int),
+    "guidance": (float, int),
+    "steps": (int,),
     "max_seconds": (float, int),
     "normalize": (bool,),
     "split": (bool,),
@@ -347,6 +349,8 @@ def sampling_problems(values: Mapping[str, Any]) -> dict[str, str]:
         "top_k": (lambda x: x >= 0, "a whole number, 0 (off) or more"),
         "top_p": (lambda x: 0 < x <= 1, "a number above 0, at most 1 (off)"),
         "repetition_penalty": (lambda x: 0 < x <= 100, "a number above 0, at most 100; 1 is off"),
+        "guidance": (lambda x: 0 <= x <= 100, "a number from 0 to 100; 1 is off"),
+        "steps": (lambda x: 2 <= x <= 1000, "a whole number from 2 to 1000"),
         "max_seconds": (lambda x: 0 < x < float("inf"), "a number of seconds above 0"),
     }
     return {

@@ -21,16 +21,19 @@ Stage = Literal["read", "validate", "prepare", "engine", "quality"]
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a row draws its codes; `None` means the checkpoint's own default.
+    """How a row draws its codes or latents; `None` means the checkpoint's own default.
 
     `temperature` >= 0 (0: greedy), `top_k` >= 0 (0: off), 0 < `top_p` <= 1,
-    `repetition_penalty` > 0 (1: off). They govern every codebook.
+    `repetition_penalty` > 0 (1: off). They govern every codebook. Of a model that makes latents by
+    flow matching: `guidance` >= 0 (1: off) and the solver's `steps` >= 2.
     """
 
     temperature: float | None = None
     top_k: int | None = None
     top_p: float | None = None
     repetition_penalty: float | None = None
+    guidance: float | None = None
+    steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +157,8 @@ OPTION_FIELDS = frozenset(
         "top_k",
         "top_p",
         "repetition_penalty",
+        "guidance",
+        "steps",
         "max_seconds",
     }
 )

@@ -58,6 +58,14 @@ Temperature = Annotated[
 TopK = Annotated[int | None, typer.Option(help="0 is off.", rich_help_panel=ROWS)]
 TopP = Annotated[float | None, typer.Option(help="1 is off.", rich_help_panel=ROWS)]
 RepetitionPenalty = Annotated[float | None, typer.Option(help="1 is off.", rich_help_panel=ROWS)]
+Guidance = Annotated[
+    float | None,
+    typer.Option(help="How closely latents follow the text and voice.", rich_help_panel=ROWS),
+]
+Steps = Annotated[
+    int | None,
+    typer.Option(help="Solver steps per patch of latents.", rich_help_panel=ROWS),
+]
 MaxSeconds = Annotated[
     float | None,
     typer.Option(
@@ -206,6 +214,8 @@ def _corpus_options(
     top_k: TopK = None,
     top_p: TopP = None,
     repetition_penalty: RepetitionPenalty = None,
+    guidance: Guidance = None,
+    steps: Steps = None,
     max_seconds: MaxSeconds = None,
     normalize: Normalize = None,
     split: Split = None,

@@ -10,8 +10,8 @@ from typing import Any
 from ttsbatch.errors import CorpusError, PlanError
 
 STRING_FIELDS = ("voice", "language", "instruct", "ref_audio", "ref_text", "file_name")
-WHOLE_FIELDS = ("seed", "top_k")
-NUMBER_FIELDS = ("temperature", "top_p", "repetition_penalty", "max_seconds")
+WHOLE_FIELDS = ("seed", "top_k", "steps")
+NUMBER_FIELDS = ("temperature", "top_p", "repetition_penalty", "guidance", "max_seconds")
 BOOL_FIELDS = ("split",)
 ROW_FIELDS = ("id", "text", *STRING_FIELDS, *WHOLE_FIELDS, *NUMBER_FIELDS, *BOOL_FIELDS)
 ROW_FIELD_SET = frozenset(ROW_FIELDS)

@@ -82,6 +82,18 @@ def _qwen3_encoders(card: ModelCard, device: torch.device) -> ReferenceEncoders:
     return load_encoders(card, device)
 
 
+def _voxcpm2_card(where: str) -> ModelCard:
+    from ttsbatch.models.voxcpm2.card import open_card
+
+    return open_card(where)
+
+
+def _voxcpm2_load(card: ModelCard, device: torch.device, dtype: torch.dtype) -> CodecLM:
+    from ttsbatch.models.voxcpm2.model import load
+
+    return load(card, device, dtype)
+
+
 FAMILIES: dict[str, Family] = {
     "hibari": Family(
         _hibari_card,
@@ -95,8 +107,13 @@ FAMILIES: dict[str, Family] = {
         load_encoders=_qwen3_encoders,
         random_prefix="qwen3-tts",
     ),
+    "voxcpm2": Family(
+        _voxcpm2_card,
+        load_codec_lm=_voxcpm2_load,
+        random_prefix="voxcpm2",
+    ),
 }
-"""`model_type` of a checkpoint's config.json -> family."""
+"""`model_type` or `architecture` of a checkpoint's config.json -> family."""
 
 
 def open_card(model: str | None) -> ModelCard:
@@ -161,7 +178,7 @@ def _random_family(model: str) -> Family:
     for family in FAMILIES.values():
         if family.random_prefix and name.startswith(family.random_prefix):
             return family
-    known = ", ".join(f"{RANDOM}{f.random_prefix}-…" for f in FAMILIES.values() if f.random_prefix)
+    known = ", ".join(f"{RANDOM}{f.random_prefix}…" for f in FAMILIES.values() if f.random_prefix)
     raise ModelError(f"{model}: no such family; known random models: {known}")
 
 

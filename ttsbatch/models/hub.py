@@ -11,7 +11,7 @@ from ttsbatch.errors import ModelError
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 SMALL_FILES = ["*.json", "*.txt"]  # configs, vocabulary, merges; also in subfolders
-WEIGHT_FILES = [*SMALL_FILES, "*.safetensors"]
+WEIGHT_FILES = [*SMALL_FILES, "*.safetensors", "*.pth"]
 
 
 def is_hub_id(name: str) -> bool:
@@ -38,10 +38,10 @@ def fetch_weights(repo: str, commit: str) -> Path:
 
 
 def read_model_type(folder: Path) -> str:
-    """The `model_type` of a checkpoint's config.json.
+    """The `model_type` of a checkpoint's config.json, or the `architecture` where there is none.
 
     Raises:
-        ModelError: no such file, not JSON, no `model_type`.
+        ModelError: no such file, not JSON, neither of them.
     """
     path = folder / "config.json"
     try:
@@ -50,7 +50,8 @@ def read_model_type(folder: Path) -> str:
         raise ModelError(f"{folder}: no config.json; expected the folder of a checkpoint") from None
     except (OSError, ValueError) as e:
         raise ModelError(f"{path}: cannot be read as JSON: {e}") from e
-    model_type = config.get("model_type") if isinstance(config, dict) else None
+    keys = config if isinstance(config, dict) else {}
+    model_type = keys.get("model_type", keys.get("architecture"))
     if not isinstance(model_type, str):
         raise ModelError(f"{path}: model_type is {model_type!r}, expected a name")
     return model_type

@@ -35,5 +35,12 @@ KNOWN_MODELS = (
     _qwen3("1.7B-CustomVoice", 1_916_676_352, "10 languages, named voices, instructions"),
     _qwen3("1.7B-VoiceDesign", 1_916_676_352, "10 languages, a voice from its description"),
     _qwen3("1.7B-Base", 1_928_677_440, "10 languages, clones a reference"),
+    KnownModel(
+        "openbmb/VoxCPM2",
+        "Apache-2.0",
+        2_290_004_544,
+        48_000,
+        "30 languages, a voice from its description or a reference",
+    ),
 )
 """Numbers of parameters as published, codec not counted."""

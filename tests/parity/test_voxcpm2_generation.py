@@ -1,0 +1,311 @@
+"""Whole generations of VoxCPM2 through the real slot engine, with the goldens' noise and our own.
+
+fp32 on a CPU. A patch feeds the next one, and FSQ has edges, so equality of whole runs says that
+every part of a step is right.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from tests.parity.voxcpm2 import (
+    ATOL,
+    CPU,
+    FIXTURE,
+    META,
+    MODES,
+    config,
+    golden,
+    time_major,
+)
+from ttsbatch.engine import decode
+from ttsbatch.engine.budget import make_job
+from ttsbatch.engine.decode import DecodeLoop, FinishedFrames
+from ttsbatch.engine.queue import JobQueue, Prefetch
+from ttsbatch.engine.slots import Job
+from ttsbatch.engine.vocode import Vocoder
+from ttsbatch.models.clips import read_clip
+from ttsbatch.models.protocol import Draw, Frame, PreparedPrompt, SlotTensors
+from ttsbatch.models.voxcpm2.card import open_card
+from ttsbatch.models.voxcpm2.model import VoxCPM2, VoxCPM2State, load
+from ttsbatch.models.voxcpm2.prompt import Clip, Spoken
+from ttsbatch.types import EngineStats, Failure, Sampling, Segment, Utterance, Waveform
+
+RATE_HZ = 16_000
+
+
+@pytest.fixture(autouse=True)
+def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames of every size down to one slot: rows change slots as others end."""
+    monkeypatch.setattr(decode, "FEWEST_SLOTS_CAPTURED", 1)
+
+
+class GoldenNoise(VoxCPM2):
+    """Takes each row's noise from the goldens, by the row's seed, in place of drawn noise."""
+
+    def step(self, state: VoxCPM2State, rows: SlotTensors, draw: Draw, bound: int) -> Frame:
+        seed: Tensor = rows.seed  # type: ignore[attr-defined]
+        noise = torch.stack(
+            [
+                _noise(MODES[s], a) if s < len(MODES) else torch.zeros(256)
+                for s, a in zip(seed.tolist(), rows.age.tolist(), strict=True)
+            ]
+        )
+
+        class Given:
+            def normal(self, count: int) -> Tensor:
+                return noise[:, :count]
+
+        return super().step(state, rows, Given(), bound)  # type: ignore[arg-type]
+
+
+def _noise(mode: str, age: int) -> Tensor:
+    noise = time_major(golden(f"gen.{mode}.noise"))
+    return noise[min(age, len(noise) - 1)].flatten()
+
+
+@cache
+def model() -> VoxCPM2:
+    """The tiny checkpoint in fp32."""
+    return load(open_card(str(FIXTURE)), CPU, torch.float32)
+
+
+@cache
+def golden_model() -> GoldenNoise:
+    """The same with the goldens' noise."""
+    m = model()
+    return GoldenNoise(m.card, m.network, m._vae, m.prompts._tokenizer)
+
+
+def clip(name: str | None, padded: Any) -> Clip | None:
+    return None if name is None else Clip(name, read_clip(str(FIXTURE / name), RATE_HZ), padded)
+
+
+def golden_prompt(mode: str) -> PreparedPrompt:
+    """The prompt of a golden run; its seed is its place among the modes."""
+    meta = META["modes"][mode]
+    utterance = Utterance(
+        id=mode,
+        text=meta["target_text"],
+        spoken_text=meta["target_text"],
+        source="modes",
+        line=1,
+        voice=None,
+        language="auto",
+        seed=MODES.index(mode),
+        max_seconds=meta["effective_max_len"] / config().patch_rate_hz,
+    )
+    spoken = Spoken(
+        text=meta["target_text"],
+        reference=clip(meta["reference"], "right"),
+        continued=clip(meta["prompt_audio"], "left"),
+        continued_text=meta["prompt_text"] or "",
+    )
+    return golden_model().prompt(Segment(utterance, 0, meta["target_text"]), spoken)
+
+
+def run(m: VoxCPM2, jobs: list[Job], num_slots: int) -> dict[str, FinishedFrames]:
+    """Decode jobs in the order given; results by row id."""
+    loop = DecodeLoop(m, num_slots, num_slots * 8 + 1, 128, EngineStats())
+    with Prefetch(jobs, 64, "jobs") as incoming:
+        done = list(loop.run(JobQueue(incoming, lookahead=1)))  # type: ignore[arg-type]
+    out = [f for f in done if isinstance(f, FinishedFrames)]
+    assert len(out) == len(jobs)
+    return {f.job.prompt.segment.utterance.id: f for f in out}
+
+
+def golden_job(mode: str) -> Job:
+    return make_job(golden_prompt(mode), golden_model().spec)
+
+
+def check(mode: str, finished: FinishedFrames) -> None:
+    """Patches and the way it ended are the golden ones."""
+    meta = META["modes"][mode]
+    latents = golden(f"gen.{mode}.vae_input")[0].T.unflatten(0, (-1, config().patch_size))
+    expected = latents[meta["vae_context_patches"] :].flatten(1)
+    assert len(finished.frames) == meta["patches"]
+    torch.testing.assert_close(finished.frames, expected, atol=ATOL, rtol=0)
+    assert finished.finish_reason == ("stop" if meta["stopped"] else "length")
+
+
+@cache
+def alone(mode: str) -> FinishedFrames:
+    return run(golden_model(), [golden_job(mode)], 1)[mode]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_prompts_equal_the_goldens(mode: str) -> None:
+    layout = golden_prompt(mode).payload
+    np.testing.assert_array_equal(layout.token_ids, golden(f"gen.{mode}.text_token")[0])
+    np.testing.assert_array_equal(layout.is_audio, golden(f"gen.{mode}.audio_mask")[0] > 0)
+    np.testing.assert_array_equal(~layout.is_audio, golden(f"gen.{mode}.text_mask")[0] > 0)
+    patches = golden(f"gen.{mode}.audio_feat")[0]
+    with torch.inference_mode():
+        encoded = golden_model()._encode([p.clip for p in layout.clips])
+    for placed, found in zip(layout.clips, encoded, strict=True):
+        own = patches[placed.at : placed.at + placed.num_patches]
+        torch.testing.assert_close(found.patches, own, atol=ATOL, rtol=0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_each_mode_alone_gives_the_golden_patches(mode: str) -> None:
+    check(mode, alone(mode))
+
+
+@pytest.mark.parametrize(("num_slots", "shuffle"), [(3, 1), (8, 2)])
+def test_all_modes_shuffled_through_slots_give_the_golden_patches(
+    num_slots: int, shuffle: int
+) -> None:
+    modes = list(MODES)
+    random.Random(shuffle).shuffle(modes)
+    done = run(golden_model(), [golden_job(mode) for mode in modes], num_slots)
+    for mode in MODES:
+        check(mode, done[mode])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_mu_and_stop_logits_of_every_step_equal_the_goldens(mode: str) -> None:
+    n = golden_model().network
+    seen: list[tuple[Tensor, Tensor]] = []
+    mu, stop = n.mu, n.stop_logits
+    try:
+        n.mu = lambda *a: seen.append((mu(*a), torch.empty(0))) or seen[-1][0]  # type: ignore
+        n.stop_logits = lambda h: seen.append((torch.empty(0), stop(h))) or seen[-1][1]  # type: ignore
+        run(golden_model(), [golden_job(mode)], 1)
+    finally:
+        del n.mu, n.stop_logits
+    num = META["modes"][mode]["patches"]
+    mus = torch.cat([a.flatten(1) for a, _ in seen if len(a)])[:num]
+    stops = torch.cat([b for _, b in seen if len(b)])[:num]
+    torch.testing.assert_close(mus, golden(f"gen.{mode}.mu_per_step"), atol=ATOL, rtol=0)
+    torch.testing.assert_close(stops, golden(f"gen.{mode}.stop_logits"), atol=ATOL, rtol=0)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_waveforms_equal_the_goldens(mode: str) -> None:
+    wave = vocode(alone(mode))
+    expected = golden(f"gen.{mode}.wav")[0].numpy()
+    np.testing.assert_allclose(wave.samples / 32767, expected, atol=ATOL)
+    assert wave.num_frames == META["modes"][mode]["patches"]
+
+
+def vocode(finished: FinishedFrames) -> Waveform:
+    vocoder = Vocoder(golden_model(), EngineStats(), keep_codes=False)
+    vocoder.add(finished)
+    (wave,) = vocoder.drain()
+    return wave
+
+
+# ---------------------------------------------------------------------- our own noise
+
+
+ROWS = [  # id, text, seed, patches at most, sampling
+    ("short", "hello.", 11, 3, Sampling()),
+    ("one", "a", 12, 1, Sampling()),
+    ("long", "hello world, hello world today.", 13, 14, Sampling()),
+    ("chinese", "你好世界.", 14, 6, Sampling(guidance=3.0)),
+    ("coarse", "今天!", 15, 5, Sampling(steps=4)),
+    ("same", "hello.", 16, 4, Sampling(guidance=1.0)),
+]
+
+
+def segment(name: str, **changes: Any) -> Segment:
+    _, text, seed, patches, sampling = next(r for r in ROWS if r[0] == name)
+    utterance = Utterance(
+        id=name,
+        text=text,
+        spoken_text=text,
+        source="rows.jsonl",
+        line=1,
+        voice=None,
+        language="auto",
+        seed=seed,
+        sampling=sampling,
+        max_seconds=patches / config().patch_rate_hz,
+    )
+    attempt = changes.pop("attempt", 0)
+    return Segment(replace(utterance, **changes), 0, text, attempt)
+
+
+def job(said: Segment) -> Job:
+    prompt = model().prepare(said)
+    assert isinstance(prompt, PreparedPrompt)
+    return make_job(prompt, model().spec)
+
+
+@cache
+def own(name: str) -> Tensor:
+    return run(model(), [job(segment(name))], 1)[name].frames
+
+
+@pytest.mark.parametrize(("num_slots", "shuffle"), [(1, 0), (3, 1), (8, 2)])
+def test_a_row_is_the_same_in_any_batch_order_and_slot(num_slots: int, shuffle: int) -> None:
+    names = [r[0] for r in ROWS]
+    random.Random(shuffle).shuffle(names)
+    done = run(model(), [job(segment(n)) for n in names], num_slots)
+    for name in names:
+        assert len(done[name].frames) == len(own(name))
+        torch.testing.assert_close(done[name].frames, own(name), atol=ATOL, rtol=0)
+
+
+def test_another_seed_or_attempt_sounds_different_from_the_first_patch_on() -> None:
+    said = [segment("long"), segment("long", seed=99), segment("long", attempt=1)]
+    named = [replace(s, utterance=replace(s.utterance, id=str(i))) for i, s in enumerate(said)]
+    done = run(model(), [job(s) for s in named], 3)
+    firsts = [done[str(i)].frames[0] for i in range(3)]
+    for i in range(3):
+        assert (firsts[i] - firsts[i - 1]).abs().max() > 0.1
+
+
+def test_guidance_and_steps_change_what_is_said() -> None:
+    plain = segment("long", max_seconds=0.2)
+    for other in (Sampling(guidance=3.0), Sampling(steps=4)):
+        changed = replace(plain, utterance=replace(plain.utterance, id="other", sampling=other))
+        done = run(model(), [job(plain), job(changed)], 2)
+        assert (done["long"].frames[0] - done["other"].frames[0]).abs().max() > 1e-3
+
+
+def test_steps_beyond_those_of_the_run_are_refused() -> None:
+    refused = model().prepare(segment("long", sampling=Sampling(steps=11)))
+    assert isinstance(refused, Failure)
+    assert (refused.reason, "2 to 10" in refused.message) == ("unsupported_option", True)
+
+
+def test_an_instruction_beside_a_continued_clip_is_refused() -> None:
+    path = str(FIXTURE / "audio" / "prompt.wav")
+    said = segment("long", instruct="soft", ref_audio=path, ref_text="hello.")
+    refused = model().prepare(said)
+    assert isinstance(refused, Failure)
+    assert refused.reason == "unsupported_option"
+
+
+def test_the_fields_of_a_row_choose_the_mode() -> None:
+    path = str(FIXTURE / "audio" / "ref.wav")
+    plain = model().prepare(segment("short"))
+    voiced = model().prepare(segment("short", ref_audio=path, instruct="soft"))
+    continued = model().prepare(segment("short", ref_audio=path, ref_text="hello."))
+    assert isinstance(plain, PreparedPrompt)
+    assert isinstance(voiced, PreparedPrompt)
+    assert isinstance(continued, PreparedPrompt)
+    assert plain.payload.token_ids.tolist() == [301, 287, 101]
+    ids = voiced.payload.token_ids.tolist()
+    assert (ids[0], ids[10], ids[-1]) == (103, 104, 101)
+    assert ids[12] == 289  # "(" of the instruction
+    assert voiced.context_frames == 0
+    assert continued.payload.token_ids.tolist()[-9:] == [0] * 9
+    assert continued.payload.clips[0].clip.padded == "left"
+    assert continued.context_frames == 3
+
+
+def test_a_missing_clip_is_a_failure_of_its_row(tmp_path: Any) -> None:
+    refused = model().prepare(segment("short", ref_audio=str(tmp_path / "none.wav")))
+    assert isinstance(refused, Failure)
+    assert refused.reason == "ref_unreadable"

@@ -1,0 +1,78 @@
+"""Clips on the device: encoded by the AudioVAE and embedded, each distinct one once."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from ttsbatch.models.voxcpm2.config import VoxCPM2Config
+from ttsbatch.models.voxcpm2.network import Network
+from ttsbatch.models.voxcpm2.prompt import Clip
+from ttsbatch.models.voxcpm2.vae import AudioVAE
+
+KEPT_CLIPS = 1024  # about 1 MB each at 10 s and the official width
+BATCH_SAMPLES = 60 * 16_000  # of one pass, padding included: bounds its activations
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedClip:
+    """A clip as a prompt takes it."""
+
+    patches: Tensor  # [N, P, C] in the run dtype
+    embedded: Tensor  # [N, E]
+
+
+class ClipEncoder:
+    """Encodes clips through a cache."""
+
+    def __init__(self, config: VoxCPM2Config, network: Network, vae: AudioVAE) -> None:
+        self._config, self._network, self._vae = config, network, vae
+        self._kept: OrderedDict[tuple[str, str], EncodedClip] = OrderedDict()
+
+    def __call__(self, clips: Sequence[Clip]) -> list[EncodedClip]:
+        """The clips on the device, in their order."""
+        missing = {(c.key, c.padded): c for c in clips if (c.key, c.padded) not in self._kept}
+        rows = sorted(missing.items(), key=lambda item: len(item[1].samples))
+        while rows:
+            longest = rows[-1][1].num_patches(self._config) * self._config.patch_samples_in
+            batch = rows[-max(1, BATCH_SAMPLES // longest) :]
+            del rows[-len(batch) :]
+            for (key, _), encoded in zip(batch, self._encode([c for _, c in batch]), strict=True):
+                self._kept[key] = encoded
+        found = []
+        for c in clips:
+            self._kept.move_to_end((c.key, c.padded))
+            found.append(self._kept[c.key, c.padded])
+        while len(self._kept) > max(KEPT_CLIPS, len(clips)):
+            self._kept.popitem(last=False)
+        return found
+
+    def _encode(self, clips: list[Clip]) -> list[EncodedClip]:
+        """One pass. The encoder is causal: what is padded behind a clip is not heard."""
+        c = self._config
+        counts = [clip.num_patches(c) for clip in clips]
+        samples = torch.stack(
+            [
+                self._padded(clip, max(counts) * c.patch_samples_in, n)
+                for clip, n in zip(clips, counts, strict=True)
+            ]
+        )
+        latents = self._vae.encode(samples.to(self._vae.device))
+        dtype = self._network.weights.embed.dtype
+        patches = latents.unflatten(1, (-1, c.patch_size)).to(dtype)  # [B, N, P, C]
+        out = []
+        for row, n in zip(patches, counts, strict=True):
+            own = row[:n].clone()
+            out.append(EncodedClip(own, self._network.embed_patches(own)))
+        return out
+
+    def _padded(self, clip: Clip, length: int, num_patches: int) -> Tensor:
+        samples = torch.from_numpy(clip.samples)
+        short = num_patches * self._config.patch_samples_in - len(samples)
+        left = short if clip.padded == "left" else 0
+        return F.pad(samples, (left, length - left - len(samples)))

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from tests.parity.voxcpm2 import (
     ATOL,
@@ -30,10 +31,12 @@ from ttsbatch.engine import decode
 from ttsbatch.engine.budget import make_job
 from ttsbatch.engine.decode import DecodeLoop, FinishedFrames
 from ttsbatch.engine.queue import JobQueue, Prefetch
+from ttsbatch.engine.rows import Rows
+from ttsbatch.engine.sampling import Sampler
 from ttsbatch.engine.slots import Job
 from ttsbatch.engine.vocode import Vocoder
 from ttsbatch.models.clips import read_clip
-from ttsbatch.models.protocol import Draw, Frame, PreparedPrompt, SlotTensors
+from ttsbatch.models.protocol import Draw, Frame, PreparedPrompt, Seat, SlotTensors
 from ttsbatch.models.voxcpm2.card import open_card
 from ttsbatch.models.voxcpm2.model import VoxCPM2, VoxCPM2State, load
 from ttsbatch.models.voxcpm2.prompt import Clip, Spoken
@@ -202,6 +205,44 @@ def vocode(finished: FinishedFrames) -> Waveform:
     vocoder.add(finished)
     (wave,) = vocoder.drain()
     return wave
+
+
+READS = {"item", "_local_scalar_dense", "is_nonzero", "nonzero", "masked_select", "unique", "equal"}
+
+
+class NoHostRead(TorchDispatchMode):
+    """Fails on whatever reads a value from the device, or makes a shape of one."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        name = func.__name__.split(".")[0]
+        assert name not in READS, f"host read: {name}"
+        if name in ("index", "index_put_"):
+            places = [x for x in args[1] if x is not None]
+            assert all(x.dtype != torch.bool for x in places), "host read: a mask as index"
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_step_reads_nothing_back_and_moves_none_of_its_buffers() -> None:
+    m = model()
+    prompts = [m.prepare(segment(n)) for n in ("long", "coarse")]
+    assert all(isinstance(p, PreparedPrompt) for p in prompts)
+    with torch.inference_mode():
+        state = m.new_state(3, 9, 64)
+        m.stage(state, [Seat(i, p, (1 + i,)) for i, p in enumerate(prompts)])  # type: ignore
+        m.prefill(state, 16)
+        rows = Rows(3, 8, m.spec.frame_width, CPU, m.spec.frame_dtype)
+        rows.active[:2] = True
+        buffers = [x.data_ptr() for x in (state.x, state.cond, state.position, state.kv.k)]
+        with NoHostRead():
+            frame = m.step(state, rows, Sampler(rows), bound=32)
+        with pytest.raises(AssertionError, match="host read"), NoHostRead():
+            frame.ended[0].item()
+        with pytest.raises(AssertionError, match="host read"), NoHostRead():
+            frame.values[frame.ended]
+    assert frame.values.shape == (3, 256)
+    assert buffers == [x.data_ptr() for x in (state.x, state.cond, state.position, state.kv.k)]
 
 
 # ---------------------------------------------------------------------- our own noise

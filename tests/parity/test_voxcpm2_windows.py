@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,9 +18,9 @@ from ttsbatch.models.voxcpm2.specs import decoder_specs, encoder_specs
 from ttsbatch.models.voxcpm2.vae import CONTEXT_LATENTS, AudioVAE
 from ttsbatch.models.weights import random_weights
 
-BOUND = 1e-5
-"""Of full scale: a third of an int16 step. Sums of another length round differently; the windows
-themselves lose nothing."""
+BOUND = 1e-6
+"""Of full scale, a thirtieth of an int16 step. Sums of another length round differently; the
+windows themselves lose nothing."""
 LENGTHS = (1, 2, 4, 5, 39, 40, 41, 45, 79, 81, 121, 200)
 
 
@@ -60,11 +61,11 @@ def test_windows_equal_the_whole(num: int) -> None:
 
 
 def test_twelve_latents_of_context_are_too_few() -> None:
-    """What others publish as enough: here it is a hundred times the bound."""
+    """What others publish as enough."""
     latents = patches(60)
     whole = vae().decode(latents)[0]
     few = in_windows(vae(), latents, WINDOW_PATCHES, context=3)
-    assert (few - whole).abs().max() > 10 * BOUND
+    assert (few - whole).abs().max() > 100 * BOUND
 
 
 def test_rows_of_one_batch_do_not_hear_each_other_or_their_padding() -> None:
@@ -79,8 +80,6 @@ def test_rows_of_one_batch_do_not_hear_each_other_or_their_padding() -> None:
 
 def test_random_weights_make_noise_neither_silent_nor_clipped() -> None:
     """The official geometry at a sixteenth of its width."""
-    from dataclasses import replace
-
     c = replace(random_config().vae, encoder_dim=8, decoder_dim=128)
     g = torch.Generator().manual_seed(0)
     model = AudioVAE(c, random_weights(encoder_specs(c) | decoder_specs(c), g, CPU), CPU)

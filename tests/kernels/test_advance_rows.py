@@ -115,7 +115,7 @@ def test_advance_is_one_launch(launches, device):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("made = runs & ((ends == 0) | KEEP)", "made = runs"),
+        ("made = goes_on", "made = runs"),
         ("row * (num_frames + 1) + age", "row * num_frames + age"),
         ("age >= tl.load(caps", "age > tl.load(caps"),
         ("(runs & ends).to(tl.int64)", "ends.to(tl.int64)"),

@@ -37,7 +37,10 @@ def _advance_rows_kernel(
     ends = tl.load(ended + row, mask=exists, other=1) != 0
     runs = tl.load(active + row, mask=exists, other=0) != 0
     age = tl.load(ages + row, mask=exists, other=0)
-    made = runs & ((ends == 0) | KEEP)
+    goes_on = runs & (ends == 0)
+    made = goes_on
+    if KEEP:
+        made = runs
 
     book = tl.arange(0, BLOCK)[None, :]
     inside = exists[:, None] & (book < Q)
@@ -47,7 +50,6 @@ def _advance_rows_kernel(
     tl.store(kept + place, frame.to(kept.dtype.element_ty), mask=inside & fits[:, None])
 
     age += made.to(tl.int64)
-    goes_on = runs & (ends == 0)
     full = goes_on & (age >= tl.load(caps + row, mask=exists, other=0))
     reason = (runs & ends).to(tl.int64) * if_ended + full.to(tl.int64) * if_full
     reason += tl.load(finish + row, mask=exists, other=0)

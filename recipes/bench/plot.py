@@ -17,6 +17,7 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 LABELS = {
+    "synth_1.7b_customvoice_20000": "1.7B, named voice, 20,000 rows",
     "synth_1.7b_customvoice": "1.7B, named voice",
     "synth_0.6b_customvoice": "0.6B, named voice",
     "synth_1.7b_base_64_references": "1.7B, cloning in context",

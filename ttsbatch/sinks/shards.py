@@ -8,23 +8,18 @@ a crash left is removed by the next run, which makes those rows again.
 from __future__ import annotations
 
 import contextlib
-import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import numpy as np
-
 from ttsbatch.errors import SinkError
 from ttsbatch.plan import RunPlan
 from ttsbatch.sinks import ledger
-from ttsbatch.sinks.compact import compact, files_of, finish_compaction
+from ttsbatch.sinks.compact import files_of
 from ttsbatch.sinks.durable import (
-    AppendFile,
     as_sink_error,
-    cut_file,
     remove_files,
     replace_file,
     sink_error,
@@ -32,15 +27,15 @@ from ttsbatch.sinks.durable import (
 )
 from ttsbatch.sinks.encode import Encoded, Encoder
 from ttsbatch.sinks.failures import FailureFile, count_failures
+from ttsbatch.sinks.journal import Journal
 from ttsbatch.sinks.keys import content_key, run_settings, settings_fingerprint
 from ttsbatch.sinks.layout import Row
 from ttsbatch.sinks.layouts import make_layout
 from ttsbatch.sinks.lock import OutLock
-from ttsbatch.sinks.lost import changed_by_hand, find_lost
-from ttsbatch.sinks.manifest import manifest_line, read_lines
+from ttsbatch.sinks.manifest import manifest_line
 from ttsbatch.sinks.names import NameBook
 from ttsbatch.sinks.outdir import check_settings, claim_folder, read_run, run_json
-from ttsbatch.sinks.totals import FLAG_FLAGGED, FLAG_LENGTH, Spent
+from ttsbatch.sinks.totals import Spent, Totals
 from ttsbatch.sinks.writer import GroupWriter
 from ttsbatch.types import Failure, ModelCard, ShardRecord, Utterance
 
@@ -90,10 +85,7 @@ class ShardSink:
         self._fingerprint = settings_fingerprint(settings)
         folder = claim_folder(out)
         self._temp_folder = folder / "tmp"
-        self._manifest_path = out / "manifest.jsonl"
-        self._commits_path = folder / "commits.bin"
-        self._manifest: AppendFile | None = None
-        self._commits: AppendFile | None = None
+        self._journal = Journal(out, folder, self._temp_folder)
         self._lock = OutLock(folder)
         try:
             self._open(plan, card, settings)
@@ -109,7 +101,7 @@ class ShardSink:
 
     def _open(self, plan: RunPlan, card: ModelCard, settings: dict[str, object]) -> None:
         run = read_run(self.out)
-        if run is not None and run["settings"] != settings and self._has_rows():
+        if run is not None and run["settings"] != settings and self._journal.has_rows():
             check_settings(self.out, run, settings)
         self._lock.sign()
         self._temp_folder.mkdir(exist_ok=True)
@@ -125,47 +117,22 @@ class ShardSink:
         )
         self._encoder = Encoder(plan.audio)
         self._failures = FailureFile(self.out / "failures.jsonl", self._temp_folder)
-        finish_compaction(self._manifest_path, self._commits_path)
-        found = self._scan()
-        if found.num_replaced:
-            self._cut(found)
-            self._compact(found.size_bytes)
-            found = self._scan()
-        lines = list(read_lines(self._manifest_path, found.last_rows))
-        if not all(line.startswith(b'{"id": ') and line.endswith(b"}\n") for line in lines):
-            raise changed_by_hand(self._manifest_path)
-        self._cut(found)
-        self._layout.recover(
-            found.last_shard, lines, lambda shard: self._lines_of(shard, found.size_bytes)
-        )
-        self._finished, self.totals = found.finished, found.totals
-        self._ledger_bytes = found.size_bytes
+        journal = self._journal
+        journal.finish_compaction()
+        journal.read()
+        if journal.num_replaced:
+            journal.cut()
+            self._compact()
+            journal.read()
+        lines = journal.lines_of_last_shard()
+        journal.cut()
+        self._layout.recover(journal.last_shard, lines, journal.lines_of)
         self._lost: dict[int, str] = {}  # position in the ledger -> audio path
-        self._num_replaced = 0
         self._num_withdrawn = 0
         self._to_withdraw: list[tuple[int, int]] = []
-        self._session_noted = False
-        self.session = found.last_session + 1
 
-    def _has_rows(self) -> bool:
-        return self._commits_path.exists() and len(self._scan().finished) > 0
-
-    def _scan(self) -> ledger.Scan:
-        manifest = self._manifest_path
-        size = manifest.stat().st_size if manifest.exists() else 0
-        return ledger.scan(self._commits_path, size)
-
-    def _cut(self, found: ledger.Scan) -> None:
-        if self._commits_path.exists():
-            cut_file(self._commits_path, found.size_bytes)
-        cut_file(self._manifest_path, found.manifest_bytes)
-
-    def _lines_of(self, shard: int, size_bytes: int) -> list[bytes]:
-        rows = ledger.made_in_shard(self._commits_path, size_bytes, shard)
-        return list(read_lines(self._manifest_path, rows))
-
-    def _compact(self, size_bytes: int) -> None:
-        compact(self.out, self._manifest_path, self._commits_path, self._temp_folder, size_bytes)
+    def _compact(self) -> None:
+        self._journal.compact()
 
     def __enter__(self) -> Self:
         return self
@@ -183,9 +150,19 @@ class ShardSink:
     # -- what is finished
 
     @property
+    def totals(self) -> Totals:
+        """Of all rows that are committed, of every session."""
+        return self._journal.totals
+
+    @property
+    def session(self) -> int:
+        """This session's number."""
+        return self._journal.session
+
+    @property
     def num_finished(self) -> int:
         """Rows that were finished when OUT was opened."""
-        return len(self._finished)
+        return len(self._journal.finished)
 
     def key_of(self, utterance: Utterance) -> str:
         """The resume key of a row under this run's settings, for its ShardRecord."""
@@ -193,14 +170,14 @@ class ShardSink:
 
     def is_finished(self, utterance: Utterance) -> bool:
         """Whether an earlier session made this very row: same id, content and settings."""
-        found = self._finished.find(ledger.id_hash(utterance.id))
+        found = self._journal.finished.find(ledger.id_hash(utterance.id))
         if found is None or found[1] in self._lost:
             return False
         return found[0] == ledger.key_hash(self.key_of(utterance))[0]
 
     def has(self, utterance_id: str) -> bool:
         """Whether an earlier session made a row of this id, whatever it said, and it is whole."""
-        found = self._finished.find(ledger.id_hash(utterance_id))
+        found = self._journal.finished.find(ledger.id_hash(utterance_id))
         return found is not None and found[1] not in self._lost
 
     def find_lost(self) -> list[str]:
@@ -212,21 +189,13 @@ class ShardSink:
             SinkError: the manifest was changed by hand.
         """
         with as_sink_error(self.out):
-            self._lost = find_lost(
-                self._manifest_path, self._commits_path, self._ledger_bytes, self._layout.is_whole
-            )
+            self._lost = self._journal.find_lost(self._layout.is_whole)
         return list(self._lost.values())
 
     def line_of(self, utterance_id: str) -> dict[str, Any] | None:
         """The manifest line of a finished row, or None."""
-        found = self._finished.find(ledger.id_hash(utterance_id))
-        return None if found is None else self._old_line(found[1])
-
-    def _old_line(self, position: int) -> dict[str, Any]:
-        record = ledger.read_record(self._commits_path, position)
-        (line,) = read_lines(self._manifest_path, record)
-        row: dict[str, Any] = json.loads(line)
-        return row
+        found = self._journal.finished.find(ledger.id_hash(utterance_id))
+        return None if found is None else self._journal.line_at(found[1])
 
     # -- rows that are not made
 
@@ -284,31 +253,19 @@ class ShardSink:
     def _withdraw_later(self, utterance_id: str | None) -> None:
         if utterance_id is not None:
             hashed = ledger.id_hash(utterance_id)
-            if self._finished.find(hashed) is not None:
+            if self._journal.finished.find(hashed) is not None:
                 self._to_withdraw.append(hashed)
 
     def _withdraw(self) -> None:
         """Take rows out of the ledger, while the writer has nothing to do."""
         for i in range(0, len(self._to_withdraw), ledger.MAX_GROUP_ROWS):
             hashes = self._to_withdraw[i : i + ledger.MAX_GROUP_ROWS]
-            with as_sink_error(self._commits_path):
-                self._commits_file().append(self._session_note() + self._gone(hashes))
+            with as_sink_error(self._journal.commits_path):
+                self._journal.write_gone(hashes)
             for hashed in hashes:
-                self._take_off(self._finished.find(hashed))
+                self._journal.take_off(hashed)
         self._num_withdrawn += len(self._to_withdraw)
         self._to_withdraw.clear()
-
-    def _gone(self, hashes: Sequence[tuple[int, int]]) -> bytes:
-        gone = np.zeros(len(hashes), ledger.RECORD)
-        gone["kind"], gone["session"] = ledger.GONE, self.session
-        for note, hashed in zip(gone, hashes, strict=True):
-            note["id_hi"], note["id_lo"] = hashed
-        return ledger.seal(gone)
-
-    def _take_off(self, found: tuple[int, int] | None) -> None:
-        assert found is not None
-        self.totals.add(ledger.read_record(self._commits_path, found[1]), sign=-1)
-        self._num_replaced += 1
 
     # -- rows that are made
 
@@ -335,13 +292,8 @@ class ShardSink:
         Raises:
             SinkError: manifest or ledger cannot be read.
         """
-        with as_sink_error(self._manifest_path):
-            if not self._num_replaced:
-                with self._manifest_path.open("rb") as file:
-                    yield from file
-            elif self._commits is not None:
-                live, _, _ = ledger.live_rows(self._commits_path, self._commits.size_bytes)
-                yield from read_lines(self._manifest_path, live)
+        with as_sink_error(self._journal.manifest_path):
+            yield from self._journal.live_lines()
 
     def note_session(self) -> None:
         """Put this session into the ledger even if it has made no row. After `flush` only.
@@ -349,9 +301,8 @@ class ShardSink:
         Raises:
             SinkError: the ledger cannot be written.
         """
-        with as_sink_error(self._commits_path):
-            if note := self._session_note():
-                self._commits_file().append(note)
+        with as_sink_error(self._journal.commits_path):
+            self._journal.note_session()
 
     def replace(self, name: str, data: bytes) -> None:
         """Write a file at the top of OUT as a whole, such as report.json.
@@ -374,16 +325,13 @@ class ShardSink:
                 self._writer.close()
                 self._withdraw()
                 self._layout.finish()
-                if self._num_replaced and self._commits is not None:
-                    self._compact(self._commits.size_bytes)
-                    self._num_replaced = 0
+                if self._journal.num_replaced:
+                    self._compact()
                 self._failures.forget_old()
             ended = True
         finally:
             self._encoder.close()
-            for file in (self._manifest, self._commits):
-                if file is not None:
-                    file.close()
+            self._journal.close()
             self._lock.release(ended)
 
     # -- the writer thread
@@ -405,9 +353,6 @@ class ShardSink:
             self.on_span(stage, seconds)
 
     def _commit_group(self, group: list[tuple[Encoded, Spent]]) -> None:
-        if self._manifest is None:
-            self._manifest = AppendFile(self._manifest_path)
-        commits = self._commits_file()
         rows, old = [], []
         for encoded, _ in group:
             files = self._old_files(encoded.record)
@@ -421,55 +366,17 @@ class ShardSink:
             for row, files in zip(rows, old, strict=True)
             if not files.isdisjoint({row.placed.audio_path, row.placed.codes_path})
         ]
-        if notes := self._session_note() + self._gone(overwritten):
-            commits.append(notes)
+        self._journal.write_gone(overwritten)
         self._layout.publish()
-        offset = self._manifest.append(b"".join(row.line for row in rows))
-        records = self._ledger_records(rows, [spent for _, spent in group], offset)
-        commits.append(ledger.seal(records))
+        records = self._journal.write_made(rows, [spent for _, spent in group])
         self._layout.settle()
         for row, files in zip(rows, old, strict=True):
             if files:
-                hashed = ledger.id_hash(row.encoded.record.utterance.id)
-                self._take_off(self._finished.find(hashed))
-        self.totals.add(records)
+                self._journal.take_off(ledger.id_hash(row.encoded.record.utterance.id))
+        self._journal.totals.add(records)
         self.num_written += len(rows)
-
-    def _commits_file(self) -> AppendFile:
-        if self._commits is None:
-            self._commits = AppendFile(self._commits_path)
-        return self._commits
 
     def _old_files(self, record: ShardRecord) -> set[str]:
         """The files of the row that a record replaces; none where it replaces none."""
         line = self.line_of(record.utterance.id)
         return set() if line is None else set(files_of(line))
-
-    def _session_note(self) -> bytes:
-        """The record that begins this session, and the header of a new ledger; only once."""
-        if self._session_noted:
-            return b""
-        note = np.zeros(1, ledger.RECORD)
-        note["kind"], note["session"], note["elapsed_s"] = ledger.SESSION, self.session, time.time()
-        self.totals.begin_session(self.session, float(note["elapsed_s"][0]))
-        self._session_noted = True
-        return (b"" if self._commits_file().size_bytes else ledger.MAGIC) + ledger.seal(note)
-
-    def _ledger_records(self, rows: list[Row], spent: list[Spent], offset: int) -> ledger.Records:
-        records = np.zeros(len(rows), ledger.RECORD)
-        for i, (written, cost) in enumerate(zip(rows, spent, strict=True)):
-            row, record, line = records[i], written.encoded.record, written.line
-            row["id_hi"], row["id_lo"] = ledger.id_hash(record.utterance.id)
-            row["key_hi"], row["key_lo"] = ledger.key_hash(record.key)
-            row["offset"], row["length"], row["shard"] = offset, len(line), written.placed.shard
-            row["num_samples"] = len(record.samples)
-            row["sample_rate_hz"] = record.sample_rate_hz
-            row["num_chars"] = len(record.utterance.spoken_text)
-            row["elapsed_s"], row["cost_s"] = cost.elapsed_s, cost.cost_s
-            row["session"], row["attempts"] = self.session, record.attempts
-            row["kind"] = ledger.MADE
-            row["flags"] = (FLAG_FLAGGED if record.checks.get("verdict") == "flag" else 0) | (
-                FLAG_LENGTH if record.finish_reason == "length" else 0
-            )
-            offset += len(line)
-        return records

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -242,6 +243,61 @@ def test_finished_rows_that_became_rejects_killed_at_every_write(work: Path, lay
     assert at > 20
 
 
+def ids_in_both(out: Path) -> set[str]:
+    """Ids that failures.jsonl and the committed rows of the manifest both have."""
+    check, path = OutputCheck(out), out / "failures.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True) if path.exists() else []
+    listed = [json.loads(line)["id"] for line in lines if line.endswith(b"\n")]
+    return {row_id for row_id in listed if row_id is not None and check.is_made(row_id)}
+
+
+@pytest.mark.parametrize(
+    ("num_left", "layout"),  # rejects that are there still
+    [(0, "dir"), (1, "tar")],
+)
+def test_reject_that_is_made_now_killed_at_every_write_is_in_one_place(
+    work: Path, num_left: int, layout: str
+) -> None:
+    start = work / "start"
+    rejects = [failure(90), *(replace(failure(n), utterance_id=f"r{n}") for n in (5, 6))]
+    run(start, ROWS[:5], rejects, layout=layout)
+    session = partial(run, rows=ROWS, rejects=rejects[:num_left], layout=layout)
+    end_of_every_kill(start, work, session, listed=[f.utterance_id for f in rejects[:num_left]])
+
+
+def test_edited_row_that_fails_killed_at_every_write_is_in_one_place(work: Path) -> None:
+    start = work / "start"
+    run(start, ROWS[:4], [failure(90)])
+    rows = [row("r0", "edited"), *ROWS[1:3], row("r3", "edited"), row("r4")]
+    session = partial(run, rows=rows, rejects=[failure(90)], failing={"r0", "r3"})
+    end_of_every_kill(start, work, session, listed=["bad-90", "r0", "r3"])
+
+
+def end_of_every_kill(
+    start: Path, work: Path, session: Callable[[Path], object], listed: list[str | None]
+) -> None:
+    """A session over copies of `start`, killed at its every write, never has an id twice."""
+    whole = work / "whole"
+    shutil.copytree(start, whole)
+    session(whole)
+    expected = audio(whole)
+    for at in itertools.count(1):
+        out = work / f"{at}"
+        shutil.copytree(start, out)
+        was_killed = killed(lambda out=out: session(out), at)
+        assert ids_in_both(out) == set(), f"killed at write {at}"
+        assert OutputCheck(out).findings.count(DAMAGE) == 0, f"killed at write {at}"
+        session(out)
+        assert audio(out) == expected, f"killed at write {at}"
+        lines = (out / "failures.jsonl").read_bytes().splitlines()
+        assert [json.loads(line)["id"] for line in lines] == listed, f"killed at write {at}"
+        assert OutputCheck(out).findings.by_kind == {}, f"killed at write {at}"
+        shutil.rmtree(out)
+        if not was_killed:
+            break
+    assert at > 20
+
+
 def test_killed_reverted_edit_does_not_leave_the_wrong_audio(work: Path) -> None:
     run(work / "start", ROWS)
     expected = audio(work / "start")
@@ -300,7 +356,18 @@ def test_garbage_after_the_ledger_is_cut_off(work: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "layout"), [(0, "dir"), (1, "dir"), (2, "dir"), (3, "tar"), (5, "tar"), (6, "parquet")]
+    ("seed", "layout"),
+    [
+        (0, "dir"),
+        (1, "dir"),
+        (2, "dir"),
+        (4, "dir"),
+        (8, "dir"),
+        (3, "tar"),
+        (5, "tar"),
+        (8, "tar"),
+        (6, "parquet"),
+    ],
 )
 def test_any_mix_of_edits_losses_redos_and_kills_ends_with_each_id_once(
     work: Path, seed: int, layout: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -76,9 +76,10 @@ def run(
     rejects: Iterable[Failure] = (),
     codes: bool = False,
     group_rows: int = 2,
+    failing: Collection[str] = (),
     **values: Any,
 ) -> list[str]:
-    """One session; returns the ids that it made."""
+    """One session, in which some ids fail; returns the ids that it made."""
     rows = list(rows)
     made = []
     run_plan = plan(save_codes=codes, **values)
@@ -88,7 +89,11 @@ def run(
         for u in rows:
             sink.names.note(u)
         for u in rows:
-            if not sink.is_finished(u):
+            if sink.is_finished(u):
+                continue
+            if u.id in failing:
+                sink.fail(replace(failure(u.line, "engine_error", "engine"), utterance_id=u.id))
+            else:
                 sink.write(record(sink, u, codes))
                 made.append(u.id)
     return made

@@ -80,24 +80,32 @@ class FailureFile:
         return num
 
     def _install(self, temp: Path, size: int) -> None:
-        if self.path.exists() and _begins_with(self.path, temp):
+        if self.path.exists() and _begins_with(self.path, temp) and self._read_old(size):
             temp.unlink()
-            self._read_old(size)
         else:
             sync_path(temp)
             os.replace(temp, self.path)
             sync_path(self.path.parent)
             self.changed = True
 
-    def _read_old(self, rejects_bytes: int) -> None:
-        end = rejects_bytes
+    def _read_old(self, rejects_bytes: int) -> bool:
+        """Whether failures alone follow the rejects; those may come again.
+
+        A reject among them is of a row that is fine now, or gone. It cannot wait for the end of
+        the session as a failure can: by then its row may be in the manifest.
+        """
+        old, end = set(), rejects_bytes
         with self.path.open("rb") as file:
             file.seek(end)
             for line in file:
                 if line.endswith(b"\n"):
-                    self._old.add(_digest(line))
+                    if json.loads(line)["stage"] in REJECTING_STAGES:
+                        return False
+                    old.add(_digest(line))
                     end += len(line)
         cut_file(self.path, end)  # a line that a kill tore
+        self._old = old
+        return True
 
     def fail(self, failure: Failure) -> None:
         """Add one failure, durably."""

@@ -244,11 +244,14 @@ class ShardSink:
         An older version of the row is taken out: it is not what the corpus says any more.
 
         Raises:
-            SinkError: failures.jsonl cannot be written.
+            SinkError: failures.jsonl, or a row that is queued, cannot be written.
         """
+        self._withdraw_later(failure.utterance_id)
+        if self._to_withdraw:
+            self._writer.flush()
+            self._withdraw()  # before the line, as in `reject`
         with as_sink_error(self._failures.path):
             self._failures.fail(failure)
-        self._withdraw_later(failure.utterance_id)
 
     def _withdraw_later(self, utterance_id: str | None) -> None:
         if utterance_id is not None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import re
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -20,6 +22,7 @@ from ttsbatch.audio.finish import finish
 from ttsbatch.audio.formats import FORMATS
 from ttsbatch.audio.loudness import integrated_lufs
 from ttsbatch.audio.resample import resampled_length
+from ttsbatch.sinks.manifest import manifest_line
 
 __all__ = ["cli"]  # the fixture
 Rows = Callable[..., Path]
@@ -52,6 +55,50 @@ def test_every_format_in_every_layout_is_whole_and_comes_out_the_same_again(
     assert content(Path("out")) == before
     assert cli("synth", corpus, "-o", "again", *options).exit_code == 0
     assert dict(stored(Path("again"))) == dict(stored(Path("out")))
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_file_cut_short_by_any_amount_is_made_again_and_no_other(
+    cli: Any, write_rows: Rows, format: str
+) -> None:
+    options = (write_rows(*ROWS), "-o", "out", "--format", format)
+    assert cli("synth", *options).exit_code == 0
+    before = content(Path("out"))
+    torn, *others = (Path("out", m["audio_filepath"]) for m in manifest(Path("out")))
+    size = torn.stat().st_size
+    assert manifest(Path("out"))[0]["num_bytes"] == size
+    for left in (size - 1, size // 2, 60, 0):
+        os.truncate(torn, left)
+        assert f"gone or cut short: {torn.relative_to('out')}\n" in cli("synth", *options).stderr
+        now = content(Path("out"))
+        for path in (torn, *others):
+            name = path.relative_to("out").as_posix()
+            assert now[name][0] == before[name][0]
+            assert (now[name][1] == before[name][1]) == (path != torn)
+        assert cli("verify", "out").exit_code == 0
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_output_of_a_version_that_kept_no_sizes_is_whole_still(
+    cli: Any, write_rows: Rows, format: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_size(*args: Any) -> bytes:
+        return re.sub(rb', "num_bytes": \d+', b"", manifest_line(*args))
+
+    options = (write_rows(*ROWS), "-o", "out", "--format", format)
+    with monkeypatch.context() as patch:
+        patch.setattr("ttsbatch.sinks.shards.manifest_line", without_size)
+        assert cli("synth", *options).exit_code == 0
+    assert not any("num_bytes" in m for m in manifest(Path("out")))
+    before = content(Path("out"))
+    assert cli("synth", *options).exit_code == 0
+    assert content(Path("out")) == before
+    assert cli("verify", "out").exit_code == 0
+    os.truncate(Path("out", manifest(Path("out"))[0]["audio_filepath"]), 0)
+    assert cli("synth", *options).exit_code == 0
+    assert {p: c[0] for p, c in content(Path("out")).items() if p.startswith("audio/")} == {
+        p: c[0] for p, c in before.items() if p.startswith("audio/")
+    }
 
 
 def test_paths_of_each_layout(cli: Any, write_rows: Rows) -> None:

@@ -42,8 +42,10 @@ def test_torn_and_wrong_files_are_named(tmp_path: Path, format: str) -> None:
     os.truncate(files[0], files[0].stat().st_size - 5)
     shutil.copy(files[2], files[1])  # as many bytes as it should be, of another row
     files[3].unlink()
+    with files[4].open("ab") as file:
+        file.write(b"tag")
     found = look(out, 6)
-    assert named(found, "torn_file") == ["r0"]
+    assert named(found, "torn_file") == ["r0", "r4"]
     assert named(found, "wrong_samples") == ["r1"]
     assert named(found, "file_missing") == ["r3"]
 

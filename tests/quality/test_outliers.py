@@ -30,7 +30,7 @@ def line(
         "expected_s": expected_s,
     }
     record = ShardRecord(u, "0" * 32, np.zeros(1, np.int16), 24_000, "stop", 0, 1, (), checks)
-    return manifest_line(record, "m", "audio/shard-00000/a.wav", None)
+    return manifest_line(record, "m", "audio/shard-00000/a.wav", None, 46)
 
 
 def survey(lines: list[bytes]) -> dict[str, Any]:

@@ -40,7 +40,16 @@ def test_run_leaves_every_row_once_with_the_contract_fields(tmp_path: Path) -> N
     assert set(lines[0]) == {
         *("id", "audio_filepath", "file_name", "text", "spoken_text", "duration", "num_samples"),
         *("sample_rate", "model", "voice", "language", "seed", "attempts", "finish_reason"),
-        *("num_frames", "segments", "checks", "source", "line", "extra", "codes_filepath"),
+        *(
+            "num_bytes",
+            "num_frames",
+            "segments",
+            "checks",
+            "source",
+            "line",
+            "extra",
+            "codes_filepath",
+        ),
     }
     assert lines[0]["segments"] == [
         {"text": "text of r0", "finish_reason": "stop", "num_samples": 0, "attempt": 0}

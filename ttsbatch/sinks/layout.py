@@ -57,7 +57,9 @@ class Layout(Protocol):
     ) -> None:
         """Go on after the last shard's rows (their manifest lines); put right what a crash left."""
 
-    def is_whole(self, audio_path: str, num_samples: int, line: bytes) -> bool:
+    def is_whole(
+        self, audio_path: str, num_samples: int, num_bytes: int | None, line: bytes
+    ) -> bool:
         """Whether a finished row is there, as far as can be said without opening its file."""
 
     def place(self, record: ShardRecord, avoid: Collection[str | None] = ()) -> Placed:
@@ -165,20 +167,24 @@ class FolderLayout:
                 with contextlib.suppress(OSError):  # not empty, or gone with its last stray
                     os.rmdir(folder)
 
-    def is_whole(self, audio_path: str, num_samples: int, line: bytes) -> bool:
+    def is_whole(
+        self, audio_path: str, num_samples: int, num_bytes: int | None, line: bytes
+    ) -> bool:
         """Whether a finished row's files are there and of the right size; opens none.
-
-        Only of WAV is the size known; in another format a file that is not empty is taken for
-        whole, and `verify` looks closer.
 
         Args:
             audio_path: as the manifest line has it.
             num_samples: of the row.
+            num_bytes: of its audio file. None, as versions before this field left it: the size
+                of WAV is computed; in another format a file that is not empty is taken for
+                whole, and `verify` looks closer.
             line: its manifest line.
         """
+        if num_bytes is None and self._extension == ".wav":
+            num_bytes = wav_bytes(num_samples)
         try:
             size = os.stat(f"{self._out}/{audio_path}").st_size
-            if size == 0 or (self._extension == ".wav" and size != wav_bytes(num_samples)):
+            if size == 0 or size != (size if num_bytes is None else num_bytes):
                 return False
             if not line.endswith(_NPY_END):
                 return True

@@ -13,9 +13,12 @@ from pathlib import Path
 from ttsbatch.errors import SinkError
 from ttsbatch.sinks import ledger
 
-IsWhole = Callable[[str, int, bytes], bool]  # audio path, samples, manifest line
+IsWhole = Callable[[str, int, int | None, bytes], bool]
+"""Of an audio path, its samples, its bytes where the manifest says them, and the manifest line."""
 
-_BEGIN = re.compile(rb'\{"id": "(?:[^"\\]|\\.)*", "audio_filepath": ("(?:[^"\\]|\\.)*")')
+_BEGIN = re.compile(
+    rb'\{"id": "(?:[^"\\]|\\.)*", "audio_filepath": ("(?:[^"\\]|\\.)*")(?:, "num_bytes": (\d+))?'
+)
 
 
 def find_lost(manifest: Path, commits: Path, end: int, is_whole: IsWhole) -> dict[int, str]:
@@ -50,7 +53,8 @@ def find_lost(manifest: Path, commits: Path, end: int, is_whole: IsWhole) -> dic
                     raise changed_by_hand(manifest)
                 path = begin[1]
                 name = json.loads(path) if b"\\" in path else path[1:-1].decode("utf8")
-                if not is_whole(name, num_samples, line):
+                num_bytes = None if begin[2] is None else int(begin[2])
+                if not is_whole(name, num_samples, num_bytes, line):
                     lost[first + index] = name
     return lost
 

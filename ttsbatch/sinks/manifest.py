@@ -17,13 +17,14 @@ _CHUNK_BYTES = 1 << 20
 
 
 def manifest_line(
-    record: ShardRecord, model: str, audio_path: str, codes_path: str | None
+    record: ShardRecord, model: str, audio_path: str, codes_path: str | None, num_bytes: int
 ) -> bytes:
-    """The line of a finished row; the paths are relative to OUT."""
+    """The line of a finished row; the paths are relative to OUT, `num_bytes` is of its audio."""
     u = record.utterance
     line: dict[str, Any] = {
         "id": u.id,
         "audio_filepath": audio_path,
+        "num_bytes": num_bytes,  # here, so that a rerun finds it without parsing the line
         "file_name": u.file_name,
         "text": u.text,
         "spoken_text": u.spoken_text,

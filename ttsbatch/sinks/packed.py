@@ -182,7 +182,9 @@ class PackedLayout:
 
     # -- a commit
 
-    def is_whole(self, audio_path: str, num_samples: int, line: bytes) -> bool:
+    def is_whole(
+        self, audio_path: str, num_samples: int, num_bytes: int | None, line: bytes
+    ) -> bool:
         """Whether a finished row waits, or is in a shard that is whole."""
         packed = split_packed(audio_path)
         if packed is None:

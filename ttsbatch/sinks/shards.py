@@ -360,7 +360,13 @@ class ShardSink:
         for encoded, _ in group:
             files = self._old_files(encoded.record)
             placed = self._layout.place(encoded.record, files if self._keep_old else ())
-            line = manifest_line(encoded.record, self._model, placed.audio_path, placed.codes_path)
+            line = manifest_line(
+                encoded.record,
+                self._model,
+                placed.audio_path,
+                placed.codes_path,
+                len(encoded.audio),
+            )
             rows.append(Row(encoded, placed, line))
             old.append(files)
         self._layout.stage(rows)

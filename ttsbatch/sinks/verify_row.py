@@ -115,12 +115,14 @@ def _check_audio(out: Path, row: dict[str, Any], checked: Checked) -> None:
             size = os.fstat(file.fileno()).st_size
             head = file.read(bytes_needed(path.suffix, size))
         measured = measure_audio(path.suffix, head, size)
+        _compare_audio(measured, row, checked)
+        said = row.get("num_bytes", size)
+        if size != said and measured == (row["num_samples"], row["sample_rate"]):
+            raise ValueError(f"{size:,} bytes; the manifest says {said}")
     except ValueError as e:
         checked.problems.append(("torn_file", f"{name}: {e}"))
     except OSError as e:
         checked.problems.append(_unreadable(name, e))
-    else:
-        _compare_audio(measured, row, checked)
 
 
 def _check_packed(

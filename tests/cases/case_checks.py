@@ -157,7 +157,11 @@ def same_rows_as(run: CaseRun, check: dict[str, Any]) -> None:
 
 def changed_setting_refused(run: CaseRun, check: dict[str, Any]) -> None:
     before = contents(run.folder())
-    assert run.invoke([*run.arguments(), *check["args"]])[0] in (2, 6)
+    exit_code, stderr = run.invoke([*run.arguments(), *check["args"]])
+    assert exit_code == 2
+    option, value = check["args"]
+    refusal = rf"begun with other settings: {option.removeprefix('--')} .*, now \W?{value}\b"
+    assert re.search(refusal, stderr), stderr
     assert contents(run.folder()) == before
 
 

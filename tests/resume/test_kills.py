@@ -22,6 +22,7 @@ from tests.sinks.fake_run import run as _run
 from tests.sinks.fake_run import utterance as row
 from ttsbatch.sinks.findings import DAMAGE
 from ttsbatch.sinks.ledger import RECORD, scan
+from ttsbatch.sinks.names import AUDIO_EXTENSIONS
 from ttsbatch.sinks.verify import OutputCheck
 
 ROWS = [row(f"r{i}") for i in range(7)]
@@ -46,6 +47,7 @@ def work(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
+AUDIO = (*AUDIO_EXTENSIONS, ".tar", ".parquet")
 WRITES = ("open", "write", "fsync", "replace", "unlink", "mkdir", "rmdir", "truncate")
 
 
@@ -110,6 +112,8 @@ def kill_everywhere(start: Path | None, work: Path, rows: list, codes: bool, **v
         was_killed = killed(lambda out=out: run(out, rows, rejects, codes, **values), at)
         if not was_killed:
             return at - 1
+        unfinished = [p.name for p in (out / "ledger/tmp").glob("*")]
+        assert not [name for name in unfinished if name.endswith(AUDIO)]
         finished = {p: c for p, c in content(out).items() if p.endswith(".wav")} if at % 5 else {}
         committed = num_committed(out)
         made = run(out, rows, rejects, codes, **values)

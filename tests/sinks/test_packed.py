@@ -101,7 +101,7 @@ def test_full_disk_while_a_shard_is_published_ends_in_a_state_that_resumes(
 
     def watched_open(path, *more):
         fd = real_open(path, *more)
-        if Path(path).name == f"shard-00000.{layout}" and Path(path).parent.name == "tmp":
+        if Path(path).name == f"shard-00000.{layout}.part" and Path(path).parent.name == "tmp":
             temps.add(fd)
         return fd
 

@@ -127,7 +127,7 @@ def test_edit_and_back_ends_where_it_began(tmp_path: Path) -> None:
 def test_changed_setting_is_refused_and_no_byte_changes(tmp_path, change, words) -> None:
     run(tmp_path, ROWS)
     # leftovers of a killed run must be left alone too
-    (tmp_path / "ledger/tmp/00000001.wav").write_bytes(b"torn")
+    (tmp_path / "ledger/tmp/00000001.part").write_bytes(b"torn")
     (tmp_path / "ledger/session.json").write_bytes(b"{}")
     before = content(tmp_path)
     with pytest.raises(PlanError, match=words) as e:
@@ -229,7 +229,7 @@ def test_error_of_the_writer_reaches_the_caller_and_what_was_committed_stays(
         return real_write(fd, data)
 
     monkeypatch.setattr(os, "write", full_disk)
-    with pytest.raises(SinkError, match=r"\.wav: cannot write: No space left.*run the same"):
+    with pytest.raises(SinkError, match=r"\.part: cannot write: No space left.*run the same"):
         run(tmp_path, ROWS)
     monkeypatch.undo()
     assert audio(tmp_path) == before

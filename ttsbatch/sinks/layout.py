@@ -210,14 +210,17 @@ class FolderLayout:
         return Placed(self._places.shard, f"audio/{folder}/{name}{self._extension}", codes)
 
     def stage(self, rows: Sequence[Row]) -> None:
-        """Write the rows' files under temporary names, durably."""
+        """Write the rows' files under temporary names, durably.
+
+        Those names are none of audio, so that a search for audio in OUT finds no torn file.
+        """
         self._staged = []
         for row in rows:
             files = [(row.encoded.audio, row.placed.audio_path)]
             if row.encoded.codes is not None and row.placed.codes_path is not None:
                 files.append((row.encoded.codes, row.placed.codes_path))
             for data, path in files:
-                temp = self._temp_folder / f"{self._num_staged:08d}{Path(path).suffix}"
+                temp = self._temp_folder / f"{self._num_staged:08d}.part"
                 self._num_staged += 1
                 write_file(temp, data)
                 self._staged.append((temp, path))

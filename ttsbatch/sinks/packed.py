@@ -174,7 +174,7 @@ class PackedLayout:
         if kept == index.rows[: len(kept)]:
             cut_file(path, kept[-1].end)
         else:
-            temp = self._temp_folder / path.name
+            temp = self._temp_folder / f"{path.name}.part"
             tar.copy_rows(temp, [(path, kept)], closed=False)
             os.replace(temp, path)
             sync_path(path.parent)
@@ -260,7 +260,7 @@ class PackedLayout:
             sync_path(spool.path.parent)
         else:
             spool.close()
-            temp = self._temp_folder / final.name
+            temp = self._temp_folder / f"{final.name}.part"
             old = final if final.exists() else None
             self._container.merge(temp, old, spool.path, drop=())
             os.replace(temp, final)
@@ -320,7 +320,7 @@ def _drop_rows(container: Container, final: Path, keys: Collection[str], temp_fo
     there, is_whole = container.keys(final)
     if is_whole and not set(keys).intersection(there):
         return
-    temp = temp_folder / final.name
+    temp = temp_folder / f"{final.name}.part"
     if container.merge(temp, final, None, frozenset(keys)):
         os.replace(temp, final)
         sync_path(final.parent)

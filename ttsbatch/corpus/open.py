@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
 from ttsbatch.errors import CorpusError
+from ttsbatch.uri import is_uri
 
 Kind = Literal["jsonl", "parquet", "csv", "tsv", "txt"]
 STDIN = "-"
@@ -27,7 +28,6 @@ STDIN = "-"
 _COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 _EXPECTED = "expected .jsonl, .parquet, .csv, .tsv or .txt, each also with .gz or .zst"
 _EXTENSIONS = re.compile(r"\.(?:jsonl|parquet|csv|tsv|txt)(?:\.(?:gz|zst))?$", re.IGNORECASE)
-_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _WILD = re.compile(r"[*?\[]")
 
 
@@ -46,11 +46,6 @@ class CorpusFile:
         if self.source == STDIN:
             return "."
         return self.source.rpartition("/")[0] if is_uri(self.source) else _folder(self.source)
-
-
-def is_uri(name: str) -> bool:
-    """Whether a name has a scheme, and so is opened by `pyarrow.fs`."""
-    return _URI.match(name) is not None
 
 
 def source_stem(source: str) -> str:

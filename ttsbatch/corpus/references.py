@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from ttsbatch.corpus.open import is_uri
+from ttsbatch.uri import is_uri
 
 MIN_REFERENCE_S = 0.1
 MAX_REFERENCE_S = 30.0

@@ -25,6 +25,7 @@ from ttsbatch.production import Production
 from ttsbatch.progress import Progress, Tally
 from ttsbatch.quality.extras import Measuring, check_extras, load_extras
 from ttsbatch.report import Ended, Meter, RunReport, finish_report
+from ttsbatch.sinks.remote import opened_for_writing
 from ttsbatch.sinks.shards import ShardSink
 from ttsbatch.stop import Stop
 from ttsbatch.text.duration import expected_seconds
@@ -64,7 +65,7 @@ def open_plan(plan: RunPlan) -> ModelCard:
 
 def synthesize(
     plan: RunPlan,
-    out: Path,
+    out: Path | str,
     progress: Progress,
     stop: Stop | None = None,
     load: Load | None = None,
@@ -74,7 +75,7 @@ def synthesize(
 
     Args:
         plan: what to make.
-        out: the output folder; one that holds the same run is resumed.
+        out: the output folder, or its URI; one that holds the same run is resumed.
         progress: told of phases, rows and warnings.
         stop: ends the run early when asked.
         load: makes the speaker, in place of `open_speaker`.
@@ -87,7 +88,8 @@ def synthesize(
     card = open_plan(plan)
     with ExitStack() as stack:
         stdin = stack.enter_context(spooled_stdin(plan.corpus.sources))
-        sink = stack.enter_context(ShardSink(out, plan, card))
+        opened = stack.enter_context(opened_for_writing(out))
+        sink = stack.enter_context(ShardSink(opened.folder, plan, card, mirror=opened.mirror))
         meter, tally = Meter(), Tally()
         corpus = _Corpus(plan, card, sink, meter, tally, stdin, stop)
         progress.phase("checking rows")

@@ -26,6 +26,7 @@ from ttsbatch.report import Ended, Meter, finish_report
 from ttsbatch.sinks.failures import REJECTING_STAGES
 from ttsbatch.sinks.manifest import last_lines
 from ttsbatch.sinks.outdir import read_run
+from ttsbatch.sinks.remote import OpenOut, name_of, opened_for_writing
 from ttsbatch.sinks.shards import ShardSink
 from ttsbatch.sinks.totals import Spent
 from ttsbatch.stop import Stop
@@ -88,7 +89,7 @@ class _Task:
 
 
 def redo_rows(
-    out: Path,
+    out: Path | str,
     redo: Redo,
     progress: Progress,
     stop: Stop | None = None,
@@ -98,7 +99,7 @@ def redo_rows(
     """Make rows of an OUT again; the others stay as they are.
 
     Args:
-        out: the output of a run.
+        out: the output of a run: a folder, or its URI.
         redo: which rows, and how.
         progress: told of phases and rows.
         stop: ends it early when asked.
@@ -113,9 +114,23 @@ def redo_rows(
         TTSBatchError: as `synthesize`. Nothing was changed, but for rows committed before.
     """
     stop = stop or Stop()
+    with opened_for_writing(out, is_new=False) as opened:
+        return _redo(opened, name_of(out), redo, progress, stop, engine, load)
+
+
+def _redo(
+    opened: OpenOut,
+    name: str,
+    redo: Redo,
+    progress: Progress,
+    stop: Stop,
+    engine: EnginePlan | None,
+    load: Load | None,
+) -> Redone:
+    out = opened.folder
     run = read_run(out) if out.is_dir() else None
     if run is None:
-        raise SinkError(f"{out}: has no run.json; expected the output of a run")
+        raise SinkError(f"{name}: has no run.json; expected the output of a run")
     plan = RunPlan.from_json(run.get("plan"))
     if engine is not None:
         plan = replace(plan, engine=engine)
@@ -126,7 +141,7 @@ def redo_rows(
     card = open_plan(plan)
     redone = Redone()
     with ExitStack() as stack:
-        sink = stack.enter_context(ShardSink(out, plan, card, keep_old=True))
+        sink = stack.enter_context(ShardSink(out, plan, card, keep_old=True, mirror=opened.mirror))
         progress.phase("finding rows")
         lines = {row_id: sink.line_of(row_id) for row_id in redo.ids}
         found = find_rows(plan, card, {i: _place(lines[i]) for i in redo.ids}, sink.is_finished)
@@ -212,7 +227,7 @@ def _tasks(
     for row_id in redo.ids:
         line, row = lines[row_id], found.get(row_id)
         if line is None and row is None and row_id not in listed:
-            raise PlanError(f"--id {row_id!r}: neither {sink.out} nor its corpus has such a row")
+            raise PlanError(f"--id {row_id!r}: neither {sink.name} nor its corpus has such a row")
         if row_id in listed and line is None:
             failure = listed[row_id]
             verb = "was rejected" if failure["stage"] in REJECTING_STAGES else "failed"

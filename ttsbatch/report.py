@@ -20,6 +20,7 @@ from typing import Any, Literal
 from ttsbatch.errors import SinkError
 from ttsbatch.quality.outliers import RunSurvey
 from ttsbatch.sinks.jsonlines import dump_json
+from ttsbatch.sinks.remote import name_of, read_top
 from ttsbatch.sinks.shards import ShardSink
 from ttsbatch.sinks.totals import BUCKET_NAMES, Spent, Sum, Totals
 from ttsbatch.types import EngineStats, ShardRecord
@@ -180,15 +181,15 @@ def finish_report(
     return report
 
 
-def load_report(out: Path) -> RunReport:
-    """The report of an OUT.
+def load_report(out: Path | str) -> RunReport:
+    """The report of an OUT, a folder or a URI.
 
     Raises:
         SinkError: there is none, or it is damaged.
     """
-    path = out / "report.json"
+    path = f"{name_of(out)}/report.json"
     try:
-        values = json.loads(path.read_text("utf8"))
+        values = json.loads(read_top(out, "report.json"))
     except FileNotFoundError as e:
         raise SinkError(f"{path}: no report; expected the output of a finished run") from e
     except (OSError, ValueError) as e:

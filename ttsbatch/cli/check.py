@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -29,7 +28,7 @@ def check(
     raise typer.Exit(survey(plan, as_json, quiet))
 
 
-def survey(plan: RunPlan, as_json: bool, quiet: bool, out: Path | None = None) -> int:
+def survey(plan: RunPlan, as_json: bool, quiet: bool, out: str | None = None) -> int:
     """Look a corpus through and print what was found; the exit code of the `synth` to come.
 
     Args:
@@ -54,7 +53,7 @@ def survey(plan: RunPlan, as_json: bool, quiet: bool, out: Path | None = None) -
     return EXIT_ROWS_FAILED if found.num_rejected else EXIT_OK
 
 
-def _print(found: Survey, out: Path | None) -> None:
+def _print(found: Survey, out: str | None) -> None:
     from ttsbatch.cli.tables import print_pairs
     from ttsbatch.progress import clock
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def redo(
-    out: Annotated[Path, typer.Argument(help="The output folder of a run.")],
+    out: Annotated[str, typer.Argument(help="The output folder of a run, or its URI.")],
     ids: Annotated[
         list[str] | None, typer.Option("--id", help="A row to make again; repeatable.")
     ] = None,

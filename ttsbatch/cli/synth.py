@@ -21,7 +21,7 @@ def synth(
     options: Mapping[str, Any],
     out: Annotated[
         str | None,
-        typer.Option("--out", "-o", help="Output folder; one that holds this run is resumed."),
+        typer.Option("--out", "-o", help="Output folder or URI; one with this run is resumed."),
     ] = None,
     format: o.Format = None,
     sample_rate: o.SampleRate = None,
@@ -71,16 +71,14 @@ def synth(
     plan, folder = o.plan_from({**options, **locals()})
     if folder is None:
         raise PlanError("no output folder given; expected -o OUT")
-    if "://" in folder:
-        raise PlanError(f"-o is {folder!r}; expected a local folder")
     if dry_run:
         from ttsbatch.cli.check import survey
 
-        raise typer.Exit(survey(plan, as_json, quiet, out=Path(folder)))
-    raise typer.Exit(_run(plan, Path(folder), as_json, quiet, timeline))
+        raise typer.Exit(survey(plan, as_json, quiet, out=folder))
+    raise typer.Exit(_run(plan, folder, as_json, quiet, timeline))
 
 
-def _run(plan: RunPlan, out: Path, as_json: bool, quiet: bool, timeline_file: Path | None) -> int:
+def _run(plan: RunPlan, out: str, as_json: bool, quiet: bool, timeline_file: Path | None) -> int:
     from ttsbatch.cli.signals import stopped_by_signals
     from ttsbatch.cli.tables import print_report
     from ttsbatch.pipeline import synthesize

@@ -6,6 +6,7 @@ only finished, after a crash by the next run.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -17,6 +18,7 @@ import numpy as np
 from ttsbatch.sinks.durable import remove_files, replace_file, sync_path, write_file
 from ttsbatch.sinks.ledger import MAGIC, Records, live_rows, seal
 from ttsbatch.sinks.manifest import copy_lines, read_lines
+from ttsbatch.sinks.mirror import Mirror
 from ttsbatch.sinks.packed import drop_packed_rows, split_packed
 
 
@@ -36,10 +38,24 @@ def finish_compaction(manifest: Path, commits: Path) -> None:
         leftover.unlink(missing_ok=True)
 
 
-def compact(out: Path, manifest: Path, commits: Path, temp_folder: Path, size_bytes: int) -> None:
+def compact(
+    out: Path,
+    manifest: Path,
+    commits: Path,
+    temp_folder: Path,
+    size_bytes: int,
+    mirror: Mirror,
+) -> None:
     """Remove the replaced rows of a ledger of `size_bytes`: files, manifest lines, records."""
     live, dead, sessions = live_rows(commits, size_bytes)
-    _remove_replaced_files(out, manifest, live, dead, temp_folder)
+    gone = _replaced_files(manifest, live, dead)
+    files = [path for path in gone if not split_packed(path)]
+    remove_files([out / path for path in files], out)
+    mirror.removed(files)
+    packed = sorted((found[0], path) for path in gone if (found := split_packed(path)))
+    for shard, rows in itertools.groupby(packed, key=lambda pair: pair[0]):
+        with mirror.brought(shard):
+            drop_packed_rows(out, [path for _, path in rows], temp_folder)
     new_manifest, new_commits, intent = _paths(commits)
     moved = copy_lines(manifest, live, new_manifest)
     write_file(new_commits, MAGIC + seal(np.concatenate([sessions, moved])))
@@ -53,18 +69,14 @@ def _paths(commits: Path) -> tuple[Path, Path, Path]:
     return folder / "manifest.new", folder / "commits.new", folder / "compaction"
 
 
-def _remove_replaced_files(
-    out: Path, manifest: Path, live: Records, dead: Records, temp_folder: Path
-) -> None:
+def _replaced_files(manifest: Path, live: Records, dead: Records) -> list[str]:
+    """The files that only replaced rows name."""
     replaced = np.isin(live["id_hi"], dead["id_hi"])
     in_use = {
         path for line in read_lines(manifest, live[replaced]) for path in files_of(json.loads(line))
     }
-    gone = {
-        path for line in read_lines(manifest, dead) for path in files_of(json.loads(line))
-    } - in_use
-    remove_files([out / path for path in sorted(gone) if not split_packed(path)], out)
-    drop_packed_rows(out, gone, temp_folder)
+    named = {path for line in read_lines(manifest, dead) for path in files_of(json.loads(line))}
+    return sorted(named - in_use)
 
 
 def files_of(row: Mapping[str, Any]) -> list[str]:

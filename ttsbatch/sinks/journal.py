@@ -19,6 +19,7 @@ from ttsbatch.sinks.durable import AppendFile, cut_file
 from ttsbatch.sinks.layout import Row
 from ttsbatch.sinks.lost import IsWhole, changed_by_hand, find_lost
 from ttsbatch.sinks.manifest import read_lines
+from ttsbatch.sinks.mirror import Mirror
 from ttsbatch.sinks.totals import FLAG_FLAGGED, FLAG_LENGTH, Spent, Totals
 
 Hash = tuple[int, int]  # of an id
@@ -152,10 +153,17 @@ class Journal:
         self.totals.add(ledger.read_record(self.commits_path, found[1]), sign=-1)
         self.num_replaced += 1
 
-    def compact(self) -> None:
-        """Remove the replaced rows: files, lines, records."""
+    def compact(self, mirror: Mirror) -> None:
+        """Remove the replaced rows: files, here and in the mirror, then lines and records."""
         size_bytes = self._found.size_bytes if self._commits is None else self._commits.size_bytes
-        compact(self._out, self.manifest_path, self.commits_path, self._temp_folder, size_bytes)
+        compact(
+            self._out,
+            self.manifest_path,
+            self.commits_path,
+            self._temp_folder,
+            size_bytes,
+            mirror,
+        )
         self.num_replaced = 0
 
     def close(self) -> None:

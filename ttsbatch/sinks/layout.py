@@ -27,6 +27,9 @@ _NPY_END = b'.npy"}\n'  # of the manifest line of a row with codes
 _NPY_HEADER_BYTES = 128  # of an array of two dimensions
 
 
+SizeOf = Callable[[str], int]
+
+
 @dataclass(frozen=True, slots=True)
 class Placed:
     """Where a row's files go, relative to OUT."""
@@ -51,6 +54,9 @@ class Layout(Protocol):
     After `stage` nothing of OUT has changed. After `publish` the rows are durable, so that the
     ledger may have them; `settle` follows once it does. `finish` ends a session.
     """
+
+    size_of: SizeOf | None
+    """Bytes of a file below OUT, FileNotFoundError where there is none; None: ask the disk."""
 
     def recover(
         self, last_shard: int, lines: Sequence[bytes], lines_of: Callable[[int], Sequence[bytes]]
@@ -135,6 +141,7 @@ class FolderLayout:
         self._places = Places(shard_size, names, NameBook.path)
         self._staged: list[tuple[Path, str]] = []  # (temporary file, path below OUT)
         self._num_staged = 0
+        self.size_of: SizeOf | None = None
 
     def recover(
         self, last_shard: int, lines: Sequence[bytes], lines_of: Callable[[int], Sequence[bytes]]
@@ -183,17 +190,20 @@ class FolderLayout:
         if num_bytes is None and self._extension == ".wav":
             num_bytes = wav_bytes(num_samples)
         try:
-            size = os.stat(f"{self._out}/{audio_path}").st_size
+            size = self._size(audio_path)
             if size == 0 or size != (size if num_bytes is None else num_bytes):
                 return False
             if not line.endswith(_NPY_END):
                 return True
             row = json.loads(line)
-            size = os.stat(f"{self._out}/{row['codes_filepath']}").st_size
+            size = self._size(row["codes_filepath"])
             frame_bytes, rest = divmod(size - _NPY_HEADER_BYTES, max(row["num_frames"], 1))
             return bool(frame_bytes > 0 and rest == 0)
         except OSError:
             return False
+
+    def _size(self, path: str) -> int:
+        return self.size_of(path) if self.size_of else os.stat(f"{self._out}/{path}").st_size
 
     def place(self, record: ShardRecord, avoid: Collection[str | None] = ()) -> Placed:
         """Choose the row's shard and name; in the next shard if the name is one to `avoid`."""

@@ -69,7 +69,7 @@ def read_run(out: Path) -> dict[str, Any] | None:
     raise SinkError(f'{path}: has no "settings"; expected the JSON of an earlier run')
 
 
-def check_settings(out: Path, run: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def check_settings(out: str, run: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
     """Refuse a run whose settings differ from those that OUT was begun with.
 
     Raises:

@@ -24,7 +24,7 @@ from typing import Protocol
 
 from ttsbatch.sinks import tar
 from ttsbatch.sinks.durable import AppendFile, cut_file, make_folders, remove_files, sync_path
-from ttsbatch.sinks.layout import Placed, Places, Row
+from ttsbatch.sinks.layout import Placed, Places, Row, SizeOf
 from ttsbatch.sinks.names import NameBook, own_path
 from ttsbatch.types import ShardRecord, Utterance
 
@@ -126,7 +126,9 @@ class PackedLayout:
         self._container = container
         self._places = Places(shard_size, names, packed_name)
         self._spools: dict[int, _Spool] = {}
+        self.size_of: SizeOf | None = None
         self._looked_at: tuple[str, set[str]] = ("", set())
+        self._is_elsewhere = False  # that shard: there, and not on the local disk
         self._staged: dict[int, tuple[list[str], list[bytes]]] = {}  # shard -> (keys, bytes)
 
     # -- after a crash, or none
@@ -185,7 +187,10 @@ class PackedLayout:
     def is_whole(
         self, audio_path: str, num_samples: int, num_bytes: int | None, line: bytes
     ) -> bool:
-        """Whether a finished row waits, or is in a shard that is whole."""
+        """Whether a finished row waits, or is in a shard that is whole.
+
+        Of a shard that is not on the local disk, that it is there is all that is known.
+        """
         packed = split_packed(audio_path)
         if packed is None:
             return False
@@ -194,8 +199,15 @@ class PackedLayout:
             final, spool = self._out / shard, self._spools.get(_number(shard))
             there, is_whole = self._container.keys(final) if final.exists() else ([], True)
             there = there if is_whole else []
+            self._is_elsewhere = self._asked(shard) and not final.exists()
             self._looked_at = shard, {*there, *(spool.keys if spool else ())}
-        return key in self._looked_at[1]
+        return self._is_elsewhere or key in self._looked_at[1]
+
+    def _asked(self, shard: str) -> bool:
+        try:
+            return self.size_of is not None and self.size_of(shard) > 0
+        except FileNotFoundError:
+            return False
 
     def place(self, record: ShardRecord, avoid: Collection[str | None] = ()) -> Placed:
         """Choose the row's shard and name; in the next shard if the name is one to `avoid`."""

@@ -33,6 +33,7 @@ from ttsbatch.sinks.layout import Row
 from ttsbatch.sinks.layouts import make_layout
 from ttsbatch.sinks.lock import OutLock
 from ttsbatch.sinks.manifest import manifest_line
+from ttsbatch.sinks.mirror import Mirror, NoMirror
 from ttsbatch.sinks.names import NameBook
 from ttsbatch.sinks.outdir import check_settings, claim_folder, read_run, run_json
 from ttsbatch.sinks.totals import Spent, Totals
@@ -57,6 +58,7 @@ class ShardSink:
         card: ModelCard,
         *,
         keep_old: bool = False,
+        mirror: Mirror | None = None,
         group_seconds: float = GROUP_SECONDS,
         group_rows: int = GROUP_ROWS,
     ) -> None:
@@ -79,8 +81,11 @@ class ShardSink:
         self.stage_seconds = {"encode": 0.0, "write": 0.0}
         self.on_span: Callable[[str, float], None] | None = None  # told of busy times as they end
         self.num_written = 0
+        self._mirror = mirror or NoMirror()
+        self.name = self._mirror.name or str(out)
         self._model = card.name
-        self._keep_old = keep_old
+        # Behind a URI an object is never overwritten: what a crash leaves is the old or the new.
+        self._keep_old = keep_old or self._mirror.name is not None
         settings = run_settings(plan, card)
         self._fingerprint = settings_fingerprint(settings)
         folder = claim_folder(out)
@@ -102,7 +107,7 @@ class ShardSink:
     def _open(self, plan: RunPlan, card: ModelCard, settings: dict[str, object]) -> None:
         run = read_run(self.out)
         if run is not None and run["settings"] != settings and self._journal.has_rows():
-            check_settings(self.out, run, settings)
+            check_settings(self.name, run, settings)
         self._lock.sign()
         self._temp_folder.mkdir(exist_ok=True)
         remove_files([p for p in self._temp_folder.iterdir() if p.is_file()], self._temp_folder)
@@ -126,13 +131,18 @@ class ShardSink:
             journal.read()
         lines = journal.lines_of_last_shard()
         journal.cut()
+        self._mirror.bring_open_shards(journal.last_shard)
         self._layout.recover(journal.last_shard, lines, journal.lines_of)
+        self._mirror.opened()
         self._lost: dict[int, str] = {}  # position in the ledger -> audio path
         self._num_withdrawn = 0
         self._to_withdraw: list[tuple[int, int]] = []
 
     def _compact(self) -> None:
-        self._journal.compact()
+        self._mirror.committed()
+        self._mirror.settle()  # so that the store too knows that the rows are no more
+        self._journal.compact(self._mirror)
+        self._mirror.committed()
 
     def __enter__(self) -> Self:
         return self
@@ -189,7 +199,10 @@ class ShardSink:
             SinkError: the manifest was changed by hand.
         """
         with as_sink_error(self.out):
+            if size_of := self._mirror.list_files(self._journal.last_shard):
+                self._layout.size_of = size_of
             self._lost = self._journal.find_lost(self._layout.is_whole)
+            self._mirror.remove_strays()
         return list(self._lost.values())
 
     def line_of(self, utterance_id: str) -> dict[str, Any] | None:
@@ -229,7 +242,9 @@ class ShardSink:
         Raises:
             SinkError: failures.jsonl cannot be written.
         """
-        return self._failures.reject(self._withdrawing(failures))
+        num = self._failures.reject(self._withdrawing(failures))
+        self._mirror.rejected()
+        return num
 
     def _withdrawing(self, failures: Iterable[Failure]) -> Iterator[Failure]:
         for failure in failures:
@@ -267,6 +282,7 @@ class ShardSink:
                 self._journal.write_gone(hashes)
             for hashed in hashes:
                 self._journal.take_off(hashed)
+            self._mirror.committed()
         self._num_withdrawn += len(self._to_withdraw)
         self._to_withdraw.clear()
 
@@ -288,6 +304,7 @@ class ShardSink:
         """
         self._writer.flush()
         self._withdraw()
+        self._mirror.settle()
 
     def live_lines(self) -> Iterator[bytes]:
         """The manifest lines of all rows that are made, replaced ones left out. After `flush` only.
@@ -331,6 +348,7 @@ class ShardSink:
                 if self._journal.num_replaced:
                     self._compact()
                 self._failures.forget_old()
+            self._mirror.finish()
             ended = True
         finally:
             self._encoder.close()
@@ -384,6 +402,7 @@ class ShardSink:
                 self._journal.take_off(ledger.id_hash(row.encoded.record.utterance.id))
         self._journal.totals.add(records)
         self.num_written += len(rows)
+        self._mirror.committed()
 
     def _old_files(self, record: ShardRecord) -> set[str]:
         """The files of the row that a record replaces; none where it replaces none."""

@@ -15,6 +15,7 @@ from ttsbatch.plan import RunPlan
 from ttsbatch.sinks.findings import DAMAGE, UNFINISHED, Findings
 from ttsbatch.sinks.keys import content_key, settings_fingerprint
 from ttsbatch.sinks.ledger import key_hash
+from ttsbatch.sinks.remote import name_of, opened_for_reading, stale_manifest
 from ttsbatch.sinks.verify import OutputCheck
 from ttsbatch.types import Failure, Utterance
 
@@ -23,7 +24,7 @@ from ttsbatch.types import Failure, Utterance
 class Verification:
     """What `verify` found."""
 
-    out: Path
+    out: str
     num_made: int
     num_rejected: int
     num_failed: int
@@ -44,7 +45,7 @@ class Verification:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values."""
         return {
-            "out": str(self.out),
+            "out": self.out,
             "ok": not self.num_damaged and not self.num_unfinished,
             "utterances": {
                 "in": self.num_in,
@@ -58,16 +59,26 @@ class Verification:
         }
 
 
-def verify_run(out: Path) -> Verification:
-    """Check an OUT against itself and against the corpus of its run.json. Changes nothing.
+def verify_run(out: Path | str) -> Verification:
+    """Check an OUT, a folder or a URI, against itself and against the corpus of its run.json.
+
+    Changes nothing.
 
     Raises:
-        SinkError: not the output of a run.
+        SinkError: not the output of a run, or its store does not answer.
     """
-    output = OutputCheck(out)
+    with opened_for_reading(out) as (folder, store):
+        output = OutputCheck(folder, store)
+        if store is not None and (problem := stale_manifest(store, folder)):
+            kind = "leftover" if output.killed else "ledger"
+            output.findings.add(kind, None, problem)
+        return _verify(output, name_of(out))
+
+
+def _verify(output: OutputCheck, name: str) -> Verification:
     failures = output.failures
     found = Verification(
-        out, output.num_made, failures.num_rejected, len(failures.failed), output.findings
+        name, output.num_made, failures.num_rejected, len(failures.failed), output.findings
     )
     if output.in_use_by is not None:
         found.notes.append(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,7 +17,7 @@ NUM_SHOWN = 10  # of a kind of finding; --json has more
 
 
 def verify(
-    out: Annotated[Path, typer.Argument(help="The output folder of a run.")],
+    out: Annotated[str, typer.Argument(help="The output folder of a run, or its URI.")],
     as_json: AsJson = False,
 ) -> None:
     """Check files, manifest, ledger and failures against each other and the input.
@@ -33,7 +32,7 @@ def verify(
     else:
         _print(found)
     if found.num_damaged:
-        raise SinkError(f"{out}: damaged: {found.num_damaged:,} findings")
+        raise SinkError(f"{found.out}: damaged: {found.num_damaged:,} findings")
     raise typer.Exit(EXIT_ROWS_FAILED if found.num_unfinished else EXIT_OK)
 
 
@@ -49,7 +48,7 @@ def _print(found: Verification) -> None:
         verdict = "all good"
     print_pairs(
         [
-            ("output", str(found.out)),
+            ("output", found.out),
             ("rows in", "not known" if found.num_in is None else f"{found.num_in:,}"),
             ("made", f"{found.num_made:,}"),
             ("rejected", f"{found.num_rejected:,}"),

@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import tarfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from types import TracebackType
 from typing import Any, Protocol, Self
@@ -146,6 +146,10 @@ class AudioReader:
             self._shard.close()
         self._path = self._shard = None
 
+    def ahead(self, rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """The same rows; tells the reader which are going to be read."""
+        yield from rows
+
     def read(self, record: Record) -> bytes:
         """The bytes of the row's audio file.
 
@@ -155,7 +159,7 @@ class AudioReader:
         shard, member = split_audio_path(record)
         try:
             if member is None:
-                return (self._out / shard).read_bytes()
+                return self._file(shard)
             return self._open(shard).read(member)
         except KeyError as e:
             raise _unreadable(record, "has no such row in it") from e
@@ -166,12 +170,21 @@ class AudioReader:
         except (ValueError, tarfile.TarError) as e:  # pyarrow's errors of a torn file too
             raise _unreadable(record, f"is damaged: {e}") from e
 
+    def _file(self, path: str) -> bytes:
+        return (self._out / path).read_bytes()
+
     def _open(self, path: str) -> _Shard:
         if self._path != path or self._shard is None:
             self.close()
             kind = _TarShard if path.endswith(".tar") else _ParquetShard
-            self._shard, self._path = kind(self._out / path), path
+            with self._local(path) as file:
+                self._shard, self._path = kind(file), path
         return self._shard
+
+    @contextlib.contextmanager
+    def _local(self, path: str) -> Iterator[Path]:
+        """A shard as a local file, until it is open."""
+        yield self._out / path
 
 
 def read_audio(out: Path, record: Record) -> bytes:

@@ -25,9 +25,12 @@ from ttsbatch.sinks.findings import Findings
 from ttsbatch.sinks.lock import in_use_by
 from ttsbatch.sinks.names import AUDIO_EXTENSIONS
 from ttsbatch.sinks.outdir import read_run
+from ttsbatch.sinks.owner import in_use_by as writer_of
+from ttsbatch.sinks.store import Store
+from ttsbatch.sinks.store_files import StoreFiles
 from ttsbatch.sinks.verify_failures import FailuresRead
 from ttsbatch.sinks.verify_row import Checked, check_line
-from ttsbatch.sinks.verify_shards import ShardFiles, shard_members
+from ttsbatch.sinks.verify_shards import ShardFiles
 
 _NUM_THREADS = 8  # opening a file waits on network file systems; on local ones it hardly does
 _BLOCK_LINES = 128
@@ -40,22 +43,26 @@ Line = tuple[int, int, bytes]  # number, offset, content
 class OutputCheck:
     """What OUT holds, and what is wrong with it; all is read when it is made."""
 
-    def __init__(self, out: Path) -> None:
+    def __init__(self, out: Path, store: Store | None = None) -> None:
         """Check OUT.
 
+        Args:
+            out: the folder.
+            store: where its audio is, if it is a copy without any of an OUT behind a URI.
+
         Raises:
-            SinkError: not the output of a run.
+            SinkError: not the output of a run, or the store does not answer.
         """
         run = read_run(out) if out.is_dir() else None
         if run is None:
-            raise SinkError(f"{out}: has no run.json; expected the output of a run")
+            raise SinkError(f"{store or out}: has no run.json; expected the output of a run")
         self.out, self.run = out, run
         self.findings = Findings()
-        self.in_use_by = in_use_by(out / "ledger")
+        self.in_use_by = in_use_by(out / "ledger") if store is None else writer_of(store)
         self.killed = (out / "ledger/session.json").exists()
         self.failures = FailuresRead()
         self._with_codes = bool(run["settings"].get("save_codes"))
-        self._files = ShardFiles(out)
+        self._files = ShardFiles(out) if store is None else StoreFiles(out, store)
         self._named: set[bytes] = set()  # digests of the files that lines name
         self._left: set[bytes] = set()  # the same, of lines that the next run removes
         self._unledgered: dict[str, str] = {}  # id -> source; rows that the ledger doesn't have
@@ -225,15 +232,11 @@ class OutputCheck:
     # -- files
 
     def _find_orphans(self) -> None:
-        for top in ("audio", "codes"):
-            for folder, _, files in os.walk(self.out / top):
-                below = Path(folder).relative_to(self.out)
-                for name in files:
-                    path = (below / name).as_posix()
-                    if name.endswith(_OURS):
-                        self._check_named(path)
-                    elif len(below.parts) == 1 and name.endswith(_SHARDS):
-                        self._check_shard(path)
+        for path in self._files.names():
+            if path.endswith(_OURS):
+                self._check_named(path)
+            elif path.count("/") == 1 and path.endswith(_SHARDS):
+                self._check_shard(path)
 
     def _check_named(self, path: str) -> None:
         digest = _digest(path)
@@ -255,7 +258,7 @@ class OutputCheck:
             self.findings.add("torn_file", None, f"{path}: {problem}")
         for key in sorted(doubled):
             self.findings.add("doubled", None, f"{path}#{key}: is there twice")
-        for member in shard_members(self.out / path):
+        for member in self._files.members(path):
             self._check_named(f"{path}#{member}")
 
 
@@ -291,7 +294,8 @@ def _check_lines(
     """The lines and what their files say, in order, several blocks at a time."""
 
     def check(block: list[Line]) -> list[tuple[Line, Checked]]:
-        return [(line, check_line(files, line[2], with_codes)) for line in block]
+        with files.at_hand(line[2] for line in block):
+            return [(line, check_line(files, line[2], with_codes)) for line in block]
 
     blocks = _blocks(lines)
     with ThreadPoolExecutor(_NUM_THREADS) as pool:

@@ -7,10 +7,12 @@ every page of audio and codes is read, with its checksum.
 from __future__ import annotations
 
 import io
+import os
 import threading
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -51,6 +53,21 @@ class ShardFiles:
         """What is wrong with the shards that were read, as wholes, and which names are doubled."""
         self._lock = threading.Lock()
         self._read: OrderedDict[str, Future[ShardContent]] = OrderedDict()
+
+    def names(self) -> Iterator[str]:
+        """Every file in audio/ and codes/, by its path below OUT."""
+        for top in ("audio", "codes"):
+            for folder, _, files in os.walk(self.out / top):
+                below = Path(folder).relative_to(self.out)
+                yield from ((below / name).as_posix() for name in files)
+
+    def at_hand(self, lines: Iterable[bytes]) -> AbstractContextManager[None]:
+        """Around a look at the files that manifest lines name."""
+        return nullcontext()
+
+    def members(self, shard_path: str) -> list[str]:
+        """The audio members of a shard, without a look at them."""
+        return shard_members(self.out / shard_path)
 
     def content(self, shard_path: str) -> ShardContent:
         """The rows of a shard, those that wait to be published included.

@@ -28,7 +28,7 @@ class To(StrEnum):
 
 
 def export(
-    out: Annotated[Path, typer.Argument(help="The output folder of a run.")],
+    out: Annotated[str, typer.Argument(help="The output folder of a run, or its URI.")],
     to: Annotated[To, typer.Option("--to", help="The form.")],
     path: Annotated[
         Path, typer.Option("--out", "-o", help="A new folder, there once the export is whole.")
@@ -75,6 +75,7 @@ def export(
     from tqdm import tqdm
 
     from ttsbatch.export.run import export_run
+    from ttsbatch.sinks.remote import name_of
 
     # disable=None: no bar where stderr is no terminal
     with tqdm(unit=" rows", file=sys.stderr, disable=True if quiet else None) as bar:
@@ -96,7 +97,7 @@ def export(
         print(json.dumps(done.to_json(), indent=2))
     else:
         _print(done)
-    _warn(out, done)
+    _warn(name_of(out), done)
     raise typer.Exit(EXIT_ROWS_FAILED if done.is_unfinished else EXIT_OK)
 
 
@@ -116,7 +117,7 @@ def _print(done: Exported) -> None:
     )
 
 
-def _warn(out: Path, done: Exported) -> None:
+def _warn(out: str, done: Exported) -> None:
     """What the export lacks, on stderr, so that nobody has to look for it."""
     if done.flagged_left_out:
         print(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,11 @@ from ttsbatch.export.webdataset import write_webdataset
 from ttsbatch.report import load_report
 from ttsbatch.sinks.lock import held_still
 from ttsbatch.sinks.names import NameBook, own_path, safe_path
+from ttsbatch.sinks.owner import in_use_by as writer_of
+from ttsbatch.sinks.remote import name_of, opened_for_reading
+from ttsbatch.sinks.store_files import StoreReader
 from ttsbatch.sinks.stored import AudioReader, FinishedRows, split_audio_path
+from ttsbatch.uri import local_path
 
 DEFAULT_SHARD_SIZE = 1000
 
@@ -79,7 +84,7 @@ class Exported:
 
 
 def export_run(
-    out: Path,
+    out: Path | str,
     form: str,
     path: Path,
     *,
@@ -91,7 +96,7 @@ def export_run(
     """Write the finished rows of `out` to `path`; OUT is not changed.
 
     Args:
-        out: the output folder of a run that is not in progress.
+        out: the output of a run that is not in progress: a folder, or its URI.
         form: a key of FORMS.
         path: a name that is free, or an empty folder; there only once the export is whole.
         include_flagged: take flagged rows too, marked.
@@ -108,35 +113,50 @@ def export_run(
         raise PlanError(f"--link has no use for --to {form}: the audio goes into shards")
     if shard_size is not None and not FORMS[form].has_shards:
         raise PlanError(f"--shard-size has no use for --to {form}: it has no shards")
-    if path.resolve().is_relative_to(out.resolve()):
-        raise PlanError(f"-o is {path}; expected a path outside of {out}")
+    folder = local_path(out)
+    if folder is None and link:
+        raise PlanError(f"--link has no use here: {name_of(out)} is no local folder; leave it out")
+    if folder is not None and path.resolve().is_relative_to(folder.resolve()):
+        raise PlanError(f"-o is {path}; expected a path outside of {folder}")
     done = Exported(form, path)
-    with held_still(out / "ledger"):
-        rows = FinishedRows(out)
-        _note_unfinished(out, done)
+    with _held(out) as (source, reader):
+        rows = FinishedRows(source)
+        _note_unfinished(source, done)
         keys = _Keys(FORMS[form].dots)
         total = _survey(rows, keys, include_flagged, link, done)
         if not total:
             more = f"; {done.flagged_left_out:,} are flagged (--include-flagged takes them)"
             more = more if done.flagged_left_out else ""
-            raise SinkError(f"{out}: has no finished rows to export{more}")
+            raise SinkError(f"{name_of(out)}: has no finished rows to export{more}")
         setting = Setting(path.resolve().name, total, shard_size or DEFAULT_SHARD_SIZE)
-        with new_folder(path) as folder, AudioReader(out) as reader:
+        with new_folder(path) as target:
 
             def clips() -> Iterator[Clip]:
-                for record in rows:
-                    if is_flagged(record) and not include_flagged:
-                        continue
-                    clip = open_clip(record, keys.of(record["id"]), out, reader, link)
+                for record in reader.ahead(r for r in rows if include_flagged or not is_flagged(r)):
+                    clip = open_clip(record, keys.of(record["id"]), source, reader, link)
                     yield clip
                     done.rows += 1
                     done.audio_s += clip.record["duration"]
                     done.flagged += clip.is_flagged
                     on_row(total)
 
-            FORMS[form].write(clips(), folder, setting)
+            FORMS[form].write(clips(), target, setting)
             assert done.rows == total
     return done
+
+
+@contextlib.contextmanager
+def _held(out: Path | str) -> Iterator[tuple[Path, AudioReader]]:
+    """(folder, reader of its audio) of an OUT that no run writes to meanwhile."""
+    with opened_for_reading(out) as (folder, store):
+        if store is None:
+            with held_still(folder / "ledger"), AudioReader(folder) as reader:
+                yield folder, reader
+            return
+        if held := writer_of(store):
+            raise SinkError(f"{store}: in use by {held}; expected a run that is over")
+        with StoreReader(folder, store) as reader:
+            yield folder, reader
 
 
 class _Keys:

@@ -45,7 +45,7 @@ class Outcome:
     exit_code: int = -1
 
 
-def command(corpus: Path, out: Path, options: list[str]) -> list[str]:
+def command(corpus: Path, out: Path | str, options: list[str]) -> list[str]:
     """The `synth` command line."""
     synth = [sys.executable, "-m", "ttsbatch", "synth", str(corpus), "-o", str(out), "--quiet"]
     return [*synth, *options]

@@ -239,6 +239,25 @@ def test_edited_and_rejected_rows_are_replaced(s3: S3) -> None:
     assert s3.written(out) == []
 
 
+def test_ledger_takes_a_row_back_before_failures_jsonl_rejects_it(
+    s3: S3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = s3.new_out()
+    session(out, ROWS)
+    put, written = store_module.Store.put, []
+
+    def slow(self: store_module.Store, name: str, content: Any) -> None:
+        if name.startswith("ledger/commits-"):
+            time.sleep(0.2)
+        put(self, name, content)
+        written.append(name)
+
+    monkeypatch.setattr(store_module.Store, "put", slow)
+    assert session(out, ROWS[:6], [replace(failure(91), utterance_id="r6")]) == []
+    ordered = [n for n in written if n.startswith(("ledger/commits-", "failures"))]
+    assert [n.partition("-")[0] for n in ordered] == ["ledger/commits", "failures.jsonl"]
+
+
 def test_shards_are_those_of_a_local_run(s3: S3, tmp_path: Path) -> None:
     out, layout = s3.new_out(), "tar"
     for rows in (ROWS[:4], ROWS):  # the second session goes on in a shard of one row

@@ -100,7 +100,8 @@ class StoreMirror:
         self._put_tops(["run.json"])
 
     def rejected(self) -> None:
-        """Put failures.jsonl."""
+        """Put failures.jsonl, once the store's ledger has no row that it rejects."""
+        self.settle()
         self._put_tops(["failures.jsonl"])
 
     def committed(self) -> None:

@@ -330,6 +330,16 @@ def test_second_writer_is_refused_while_the_first_lives(
     assert "ledger/writer.json" not in s3.objects(out)
 
 
+def test_writer_object_is_always_of_one_size(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = set()
+    for host in ("a", "a-host-of-a-longer-name"):
+        monkeypatch.setattr(owner_module.socket, "gethostname", lambda host=host: host)
+        out = s3.new_out()
+        with opened_for_writing(out):
+            sizes.add(s3.objects(out)["ledger/writer.json"][0])
+    assert len(sizes) == 1
+
+
 def test_writer_of_this_host_that_is_gone_is_followed_at_once(s3: S3) -> None:
     out = s3.new_out()
     gone = subprocess.Popen(["true"])
@@ -342,7 +352,8 @@ def test_writer_of_this_host_that_is_gone_is_followed_at_once(s3: S3) -> None:
 def test_run_that_another_took_over_from_ends(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
     out = s3.new_out()
     monkeypatch.setattr(owner_module, "BEAT_S", 0.05)
-    writer = json.dumps({"pid": 1, "host": "other", "token": "x"}).encode()
+    other = json.dumps({"pid": 1, "host": "other", "token": "x"})
+    writer = other.ljust(owner_module._WRITER_BYTES).encode()
 
     def run_on() -> None:
         with (

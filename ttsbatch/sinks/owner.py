@@ -32,6 +32,9 @@ BEAT_S = 15.0
 STALE_S = 75.0
 SETTLE_S = 0.5
 WRITER = "ledger/writer.json"
+# Always of one size: pyarrow asks for an object's size before it reads that many bytes, so one that
+# is written in between, shorter or longer, would be read torn and taken for no writer at all.
+_WRITER_BYTES = 1024
 
 _held: set[str] = set()  # tokens of this process
 
@@ -70,7 +73,7 @@ class Owner:
             "time": time.time(),
             "token": self._token,
         }
-        self._store.put(WRITER, json.dumps(writer).encode())
+        self._store.put(WRITER, json.dumps(writer).ljust(_WRITER_BYTES).encode())
 
     def _check(self) -> None:
         found = _read(self._store)

@@ -24,6 +24,8 @@ EVERYTHING = {
     "top_k": 7,
     "top_p": 0.9,
     "repetition_penalty": 1.2,
+    "guidance": 1.5,
+    "steps": 7,
     "max_seconds": 9.5,
     "normalize": False,
     "split": False,

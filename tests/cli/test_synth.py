@@ -80,7 +80,7 @@ def test_json_prints_the_report_on_stdout(cli: Any, write_rows: Rows) -> None:
         (["rows.jsonl", "-o", "out", "--slots", "none"], 2, ["--slots", "auto"]),
         (["rows.jsonl", "-o", "out", "--save-codes"], 2, ["--save-codes"]),
         (["rows.jsonl", "-o", "out", "--nonsense"], 2, ["--nonsense"]),
-        (["rows.jsonl", "-o", "s3://bucket/out"], 2, ["local folder"]),
+        (["rows.jsonl", "-o", "nowhere://bucket/out"], 6, ["nowhere://bucket/out", "filesystem"]),
         (["nowhere.jsonl", "-o", "out"], 3, ["nowhere.jsonl"]),
         (["rows.jsonl", "-o", "out", "--model", "./nowhere"], 4, ["./nowhere"]),
         (["rows.jsonl", "-o", "out", "--model", "random:gpt"], 4, ["random:gpt", "qwen3-tts"]),

@@ -552,6 +552,10 @@ def kill_everywhere(
         with contextlib.suppress(Killed, SinkError):
             job(f"mem://{out}")
             return number
+        for thread in threading.enumerate():  # a process that is killed leaves none behind
+            if thread.name.startswith("ttsbatch-upload"):
+                thread.join(30)
+                assert not thread.is_alive()
         at[0] = 10**9
         if (out / "run.json").exists():
             assert not findings(f"mem://{out}").keys() & DAMAGE.keys(), f"killed at change {number}"

@@ -19,6 +19,7 @@ from torch import Tensor
 from ttsbatch.kernels.embed_sum import RunningText, embed_sum
 from ttsbatch.models.clips import ClipReader
 from ttsbatch.models.layers import PagedKV
+from ttsbatch.models.packing import pack_seats
 from ttsbatch.models.protocol import (
     PAGE_SIZE,
     Draw,
@@ -230,27 +231,19 @@ class Qwen3TTS:
     def stage(self, state: Qwen3State, seats: list[Seat]) -> int:
         """Write the packed prompts' inputs but for each one's last, which its first step takes."""
         layouts: list[PromptLayout] = [s.prompt.payload for s in seats]
-        lengths = np.array([len(x.text_ids) for x in layouts])
-        rests = lengths - 1
-        num_tokens = int(rests.sum())
-        slots = np.array([s.slot for s in seats])
-        width = state.block_table.shape[1]
-        table = np.zeros((len(seats), width), np.int32)
-        for i, seat in enumerate(seats):
-            table[i, : len(seat.pages)] = seat.pages
+        lengths = [len(x.text_ids) for x in layouts]
+        packing = pack_seats(seats, lengths, state.block_table.shape[1])
+        num_tokens = packing.num_tokens
         trailing_width = max(1, *(len(x.trailing_ids) for x in layouts))
         trailing = np.zeros((len(seats), trailing_width), np.int32)
         for i, layout in enumerate(layouts):
             trailing[i, : len(layout.trailing_ids)] = layout.trailing_ids
-        last = np.cumsum(lengths) - 1
-        rest = np.delete(np.arange(last[-1] + 1), last)
-        starts = np.repeat(np.cumsum(rests) - rests, rests)
 
         x = self.embed(layouts)
-        at = self._to_device(slots)
-        state.x[at] = x[self._to_device(last)]
-        state.position[at] = self._to_device(rests)
-        state.block_table[at] = self._to_device(table)
+        at = self._to_device(packing.slots)
+        state.x[at] = x[self._to_device(packing.last)]
+        state.position[at] = self._to_device(packing.last_position)
+        state.block_table[at] = self._to_device(packing.table)
         state.trailing[at, :trailing_width] = self._to_device(trailing)
         counts = np.array([len(layout.trailing_ids) for layout in layouts])
         state.trailing_length[at] = self._to_device(counts)
@@ -259,9 +252,9 @@ class Qwen3TTS:
         staged = state.staged.grow(num_tokens)
         staged.position.zero_()
         staged.slot.fill_(len(state.block_table) - 1)
-        staged.x[:num_tokens] = x[self._to_device(rest)]
-        staged.position[:num_tokens] = self._to_device(np.arange(num_tokens) - starts)
-        staged.slot[:num_tokens] = self._to_device(np.repeat(slots, rests))
+        staged.x[:num_tokens] = x[self._to_device(packing.rest)]
+        staged.position[:num_tokens] = self._to_device(packing.position)
+        staged.slot[:num_tokens] = self._to_device(packing.slot)
         return num_tokens
 
     def prefill(self, state: Qwen3State, num_tokens: int) -> None:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ttsbatch.models.clips import ClipReader
 from ttsbatch.models.layers import PagedKV
+from ttsbatch.models.packing import pack_seats
 from ttsbatch.models.protocol import (
     NO_DRAWS,
     PAGE_SIZE,
@@ -214,35 +215,28 @@ class VoxCPM2:
     def stage(self, state: VoxCPM2State, seats: list[Seat]) -> int:
         """Write the packed prompts' inputs but for each one's last, which its first step takes."""
         layouts: list[PromptLayout] = [s.prompt.payload for s in seats]
-        lengths = np.array([len(x.token_ids) for x in layouts])
-        rests = lengths - 1
-        num_tokens = int(rests.sum())
-        slots = np.array([s.slot for s in seats])
-        table = np.zeros((len(seats), state.block_table.shape[1]), np.int32)
-        for i, seat in enumerate(seats):
-            table[i, : len(seat.pages)] = seat.pages
-        last = np.cumsum(lengths) - 1
-        rest = np.delete(np.arange(last[-1] + 1), last)
-        starts = np.repeat(np.cumsum(rests) - rests, rests)
+        lengths = [len(x.token_ids) for x in layouts]
+        packing = pack_seats(seats, lengths, state.block_table.shape[1])
+        num_tokens = packing.num_tokens
 
         x, cond = self.embed(layouts)
         is_audio = self._to_device(np.concatenate([x.is_audio for x in layouts]))
-        at, ends = self._to_device(slots), self._to_device(last)
+        at, ends = self._to_device(packing.slots), self._to_device(packing.last)
         state.x[at], state.is_audio[at], state.cond[at] = x[ends], is_audio[ends], cond
-        state.position[at] = self._to_device(rests)
-        state.block_table[at] = self._to_device(table)
+        state.position[at] = self._to_device(packing.last_position)
+        state.block_table[at] = self._to_device(packing.table)
         guidance = np.array([x.guidance for x in layouts], np.float32)
         state.guidance[at] = self._to_device(guidance)
         state.num_steps[at] = self._to_device(np.array([x.num_steps for x in layouts]))
 
-        staged, before = state.staged.grow(num_tokens), self._to_device(rest)
+        staged, before = state.staged.grow(num_tokens), self._to_device(packing.rest)
         staged.is_audio.zero_()
         staged.position.zero_()
         staged.slot.fill_(len(state.block_table) - 1)
         staged.x[:num_tokens] = x[before]
         staged.is_audio[:num_tokens] = is_audio[before]
-        staged.position[:num_tokens] = self._to_device(np.arange(num_tokens) - starts)
-        staged.slot[:num_tokens] = self._to_device(np.repeat(slots, rests))
+        staged.position[:num_tokens] = self._to_device(packing.position)
+        staged.slot[:num_tokens] = self._to_device(packing.slot)
         return num_tokens
 
     def prefill(self, state: VoxCPM2State, num_tokens: int) -> None:

@@ -8,8 +8,6 @@ its last committed row. `report_views.py` shows a report.
 from __future__ import annotations
 
 import json
-import resource
-import sys
 import threading
 import time
 from collections import Counter
@@ -18,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ttsbatch.errors import SinkError
+from ttsbatch.memory import peak_host_memory_bytes
 from ttsbatch.quality.outliers import RunSurvey
 from ttsbatch.sinks.jsonlines import dump_json
 from ttsbatch.sinks.remote import name_of, read_top
@@ -255,7 +254,7 @@ def _this_session(
         "codec_graph_misses": stats.codec_graph_misses,
         "eager_steps": stats.eager_steps,
         "kernel_fallbacks": dict(stats.kernel_fallbacks),
-        "peak_host_memory_bytes": peak_host_memory_bytes(),
+        "peak_host_memory_bytes": peak_host_memory_bytes() + stats.peak_host_memory_bytes,
         "peak_device_memory_bytes": stats.peak_device_memory_bytes,
     }
 
@@ -375,9 +374,3 @@ def _total(sessions: list[dict[str, Any]], name: str) -> Any:
 
 def _iso(unix_time: float) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_time))
-
-
-def peak_host_memory_bytes() -> int:
-    """The most memory that this process has had resident."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

@@ -24,10 +24,16 @@ class Timeline:
         self._began_s = time.perf_counter()
         self._spans: list[tuple[str, str, float, float]] = []  # stage, thread, start, seconds
 
-    def add(self, stage: str, seconds: float) -> None:
-        """A stage was busy on this thread for so many seconds, until now."""
-        start_s = time.perf_counter() - seconds - self._began_s
-        self._spans.append((stage, threading.current_thread().name, start_s, seconds))
+    def add(
+        self, stage: str, seconds: float, ended_s: float | None = None, thread: str | None = None
+    ) -> None:
+        """A stage was busy for so many seconds until `ended_s`, by default on this thread till now.
+
+        `ended_s` is of `time.perf_counter`, which on Linux is one clock for all processes.
+        """
+        ended_s = time.perf_counter() if ended_s is None else ended_s
+        name = threading.current_thread().name if thread is None else thread
+        self._spans.append((stage, name, ended_s - seconds - self._began_s, seconds))
 
     def events(self) -> list[dict[str, Any]]:
         """The spans as events of a Chrome trace, threads in the order in which they began."""

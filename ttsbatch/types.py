@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -165,6 +165,16 @@ OPTION_FIELDS = frozenset(
 """Row fields that not every model has a use for. `seed`, `voice` and `language` go to all."""
 
 
+class OnSpan(Protocol):
+    """Told that a stage was busy."""
+
+    def __call__(
+        self, stage: str, seconds: float, ended_s: float | None = None, thread: str | None = None
+    ) -> None:
+        """So many seconds until `ended_s` of `time.perf_counter` (now), on that thread (this)."""
+        ...
+
+
 @dataclass(slots=True)
 class EngineStats:
     """What an engine counts while it speaks; `report.py` reads it once, at the end.
@@ -186,8 +196,9 @@ class EngineStats:
     """Calls of plain torch on a GPU where there are kernels, by name; a capture counts once."""
     devices: list[str] = field(default_factory=list)
     peak_device_memory_bytes: int = 0
+    peak_host_memory_bytes: int = 0  # of processes that the speaker has beside the run's
     notes: list[str] = field(default_factory=list)  # for whoever runs it: a choice that changed
-    on_span: Callable[[str, float], None] | None = None  # told of every busy time as it ends
+    on_span: OnSpan | None = None  # told of every busy time as it ends
 
     def add_seconds(self, stage: str, seconds: float) -> None:
         """Add busy time to a stage."""

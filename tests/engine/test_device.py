@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from ttsbatch.engine.device import choose_device
+from ttsbatch.engine.device import choose_device, choose_devices
 from ttsbatch.errors import EngineError, PlanError
 from ttsbatch.plan import EnginePlan
 
@@ -62,13 +62,28 @@ def test_a_gpu_that_is_not_there_says_how_many_are(gpus: int) -> None:
 
 
 @with_gpus(2)
-def test_several_devices_are_refused_with_the_way_to_do_it(gpus: int) -> None:
-    with pytest.raises(PlanError, match=r"'cuda:0,1'.*one device per run"):
+def test_several_devices_are_taken_in_the_order_given(gpus: int) -> None:
+    devices, dtype = choose_devices(EnginePlan(device="cuda:1,0"))
+    assert devices == [torch.device("cuda:1"), torch.device("cuda:0")]
+    assert dtype == torch.bfloat16
+
+
+@with_gpus(2)
+def test_one_of_several_devices_that_is_not_there_is_named_with_them(gpus: int) -> None:
+    with pytest.raises(EngineError, match=r"'cuda:0,2'; found 2 CUDA devices"):
+        choose_devices(EnginePlan(device="cuda:0,2"))
+
+
+@with_gpus(2)
+def test_several_devices_are_refused_where_one_is_measured(gpus: int) -> None:
+    with pytest.raises(PlanError, match=r"'cuda:0,1'; one device is measured"):
         choose_device(EnginePlan(device="cuda:0,1"))
 
 
 @with_gpus(2)
-@pytest.mark.parametrize("name", ["gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:0,", "mps", "CPU", ""])
+@pytest.mark.parametrize(
+    "name", ["gpu", "cuda:", "cuda:x", "cuda:-1", "cuda:0,", "cuda:1,1", "mps", "CPU", ""]
+)
 def test_other_names_are_refused_with_what_is_expected(gpus: int, name: str) -> None:
-    with pytest.raises(PlanError, match="expected auto, cpu, cuda or cuda:N"):
+    with pytest.raises(PlanError, match="expected auto, cpu, cuda, cuda:N or cuda:N,M"):
         choose_device(EnginePlan(device=name))

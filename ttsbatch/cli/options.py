@@ -124,7 +124,7 @@ UnsupportedLanguage = Annotated[
     ),
 ]
 Device = Annotated[
-    str | None, typer.Option(help="auto, cpu, cuda, cuda:0.", rich_help_panel=RUNNING)
+    str | None, typer.Option(help="auto, cpu, cuda, cuda:0,1.", rich_help_panel=RUNNING)
 ]
 Dtype = Annotated[
     str | None, typer.Option(help="auto, float32, bfloat16.", rich_help_panel=RUNNING)

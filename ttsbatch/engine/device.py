@@ -10,11 +10,14 @@ from ttsbatch.plan import EnginePlan
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
-def choose_device(plan: EnginePlan) -> tuple[torch.device, torch.dtype]:
-    """One device, and bfloat16 on a GPU or float32 on a CPU unless the plan says otherwise.
+EXPECTED = "expected auto, cpu, cuda, cuda:N or cuda:N,M"
+
+
+def choose_devices(plan: EnginePlan) -> tuple[list[torch.device], torch.dtype]:
+    """The devices, and bfloat16 on GPUs or float32 on a CPU unless the plan says otherwise.
 
     Raises:
-        PlanError: not a device name, or several devices.
+        PlanError: not a device name, or a device twice.
         EngineError: a CUDA device that is not there.
     """
     name = plan.device
@@ -22,24 +25,33 @@ def choose_device(plan: EnginePlan) -> tuple[torch.device, torch.dtype]:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     if name == "cuda":
         name = "cuda:0"
+    devices = [torch.device("cpu")]
     if name.startswith("cuda:"):
         numbers = name.removeprefix("cuda:").split(",")
-        if not all(n.isdigit() for n in numbers):
-            raise PlanError(f"--device is {plan.device!r}; expected auto, cpu, cuda or cuda:N")
-        if len(numbers) > 1:
-            raise PlanError(
-                f"--device is {plan.device!r}; this model runs on one device per run: "
-                "start a run for each device over its own part of the corpus"
-            )
+        if not all(n.isdigit() for n in numbers) or len(set(numbers)) < len(numbers):
+            raise PlanError(f"--device is {plan.device!r}; {EXPECTED}")
         found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if int(numbers[0]) >= found:
+        if max(map(int, numbers)) >= found:
             raise EngineError(f"--device is {plan.device!r}; found {found} CUDA devices")
+        devices = [torch.device("cuda", int(n)) for n in numbers]
     elif name != "cpu":
-        raise PlanError(f"--device is {plan.device!r}; expected auto, cpu, cuda or cuda:N")
-    device = torch.device(name)
+        raise PlanError(f"--device is {plan.device!r}; {EXPECTED}")
     if plan.dtype == "auto":
-        return device, torch.bfloat16 if device.type == "cuda" else torch.float32
-    return device, DTYPES[plan.dtype]
+        return devices, torch.bfloat16 if devices[0].type == "cuda" else torch.float32
+    return devices, DTYPES[plan.dtype]
+
+
+def choose_device(plan: EnginePlan) -> tuple[torch.device, torch.dtype]:
+    """The one device of a plan, and its dtype as in `choose_devices`.
+
+    Raises:
+        PlanError: not a device name, or several devices.
+        EngineError: a CUDA device that is not there.
+    """
+    devices, dtype = choose_devices(plan)
+    if len(devices) > 1:
+        raise PlanError(f"--device is {plan.device!r}; one device is measured at a time")
+    return devices[0], dtype
 
 
 SMALL_MODEL_PARAMETERS = 20_000_000

@@ -24,7 +24,7 @@ from ttsbatch.models.qwen3_tts.codec_specs import (
     unused_codec_specs,
 )
 from ttsbatch.models.qwen3_tts.official import official_json, random_config
-from ttsbatch.models.qwen3_tts.weights import talker_specs
+from ttsbatch.models.qwen3_tts.sizes import talker_specs
 from ttsbatch.models.weights import random_weights
 
 

@@ -29,9 +29,8 @@ from ttsbatch.models.qwen3_tts.codec_specs import (
 from ttsbatch.models.qwen3_tts.config import Qwen3TTSConfig, parse_config
 from ttsbatch.models.qwen3_tts.model import load
 from ttsbatch.models.qwen3_tts.prompt import PromptBuilder, Spoken
-from ttsbatch.models.qwen3_tts.sizes import talker_shapes
+from ttsbatch.models.qwen3_tts.sizes import talker_specs
 from ttsbatch.models.qwen3_tts.tokenizer import BPETokenizer
-from ttsbatch.models.qwen3_tts.weights import talker_specs
 from ttsbatch.models.tensor_specs import TensorSpec, num_parameters
 from ttsbatch.models.weights import random_weights
 from ttsbatch.types import ModelCard, Sampling, Segment, Utterance, Waveform
@@ -544,7 +543,7 @@ def test_other_rates_and_numbers_of_codebooks_work(
 )
 def test_random_models_have_the_published_sizes(name: str, tensors: int, parameters: int) -> None:
     config: Qwen3TTSConfig = open_card(f"random:qwen3-tts-{name}").config
-    shapes = [*talker_shapes(config).values()]
+    shapes = [spec.shape for spec in talker_specs(config).values()]
     if config.speaker is not None:
         shapes += [s.shape for s in speaker_specs(config.speaker).values()]
     assert len(shapes) == tensors

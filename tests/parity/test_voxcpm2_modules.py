@@ -19,10 +19,10 @@ from tests.parity.voxcpm2 import (
     time_major,
     vae,
 )
+from ttsbatch.models.decoder import PagedDecoder
 from ttsbatch.models.voxcpm2.blocks import long_rope, silu_between
 from ttsbatch.models.voxcpm2.config import parse_config
 from ttsbatch.models.voxcpm2.flow import FEWEST_STEPS, num_still, sinusoid, time_points, walk
-from ttsbatch.models.voxcpm2.lm import PagedLM
 
 
 @pytest.fixture(autouse=True)
@@ -49,7 +49,7 @@ def test_rotary_tables_equal_the_goldens(case: str) -> None:
 
 @pytest.mark.parametrize("name", ["lm", "residual"])
 def test_prompts_and_steps_of_the_language_models_equal_the_goldens(name: str) -> None:
-    lm: PagedLM = getattr(network(), name)
+    lm: PagedDecoder = getattr(network(), name)
     kv = lm.new_kv(4, CPU, torch.float32)
     table = torch.tensor([[2, 3]], dtype=torch.int32)
     x = golden(f"{name}.prefill.inputs_embeds")[0]

@@ -20,6 +20,7 @@ from ttsbatch.models.qwen3_tts.codec_config import (
     parse_speaker_config,
 )
 from ttsbatch.models.section import Section
+from ttsbatch.models.stack import StackConfig
 
 Kind = Literal["custom_voice", "voice_design", "base"]
 KINDS: tuple[Kind, ...] = ("custom_voice", "voice_design", "base")
@@ -29,24 +30,17 @@ NUM_CONTROL_IDS = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class StackConfig:
+class RotaryStackConfig(StackConfig):
     """A stack of Qwen3 decoder layers."""
 
-    hidden_size: int
-    intermediate_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
     rope_theta: float
-    rms_norm_eps: float
 
 
 @dataclass(frozen=True, slots=True)
 class TalkerConfig:
     """The talker: text and codes in, codebook 0 out."""
 
-    stack: StackConfig
+    stack: RotaryStackConfig
     vocab_size: int  # codes and control ids
     text_vocab_size: int
     text_hidden_size: int
@@ -68,7 +62,7 @@ class TalkerConfig:
 class PredictorConfig:
     """The code predictor: the other codebooks of a frame."""
 
-    stack: StackConfig
+    stack: RotaryStackConfig
     vocab_size: int
 
 
@@ -180,13 +174,13 @@ def parse_config(main: Any, generation: Any, codec: Any, where: str) -> Qwen3TTS
     return config
 
 
-def _stack(r: Section) -> StackConfig:
+def _stack(r: Section) -> RotaryStackConfig:
     act = r.get("hidden_act", str, "silu")
     if act != "silu":
         raise ModelError(f"{r.where}: hidden_act is {act!r}, expected 'silu'")
     if r.get("attention_bias", bool, False) or r.get("use_sliding_window", bool, False):
         raise ModelError(f"{r.where}: attention_bias and use_sliding_window must be false")
-    return StackConfig(
+    return RotaryStackConfig(
         hidden_size=r.get("hidden_size", int),
         intermediate_size=r.get("intermediate_size", int),
         num_layers=r.get("num_hidden_layers", int),

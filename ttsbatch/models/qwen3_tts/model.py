@@ -43,9 +43,10 @@ from ttsbatch.models.qwen3_tts.config import NUM_CONTROL_IDS, Qwen3TTSConfig
 from ttsbatch.models.qwen3_tts.encoders import Encoders, make_encoders, random_encoders
 from ttsbatch.models.qwen3_tts.predictor import Predictor, PredictorCache
 from ttsbatch.models.qwen3_tts.prompt import NONE, PromptBuilder, PromptLayout, Reference, Spoken
-from ttsbatch.models.qwen3_tts.talker import Talker
+from ttsbatch.models.qwen3_tts.sizes import talker_specs
+from ttsbatch.models.qwen3_tts.talker import make_talker
 from ttsbatch.models.qwen3_tts.tokenizer import BPETokenizer
-from ttsbatch.models.qwen3_tts.weights import TalkerWeights, pack_talker, talker_specs
+from ttsbatch.models.qwen3_tts.weights import TalkerWeights, pack_talker
 from ttsbatch.models.text_tokenizer import StandInTokenizer, TextTokenizer
 from ttsbatch.models.weights import check_tensors, random_weights, read_safetensors
 from ttsbatch.types import Failure, ModelCard, Segment
@@ -119,7 +120,7 @@ class Qwen3TTS:
         t = config.talker
         self.card, self.config, self.weights = card, config, weights
         self.device = weights.head.device
-        self.talker = Talker(t.stack, weights.talker, t.max_positions, self.device)
+        self.talker = make_talker(t.stack, weights.talker, t.max_positions, self.device)
         self.predictor = Predictor(config.predictor.stack, weights, t.num_codebooks)
         self.prompts = PromptBuilder(config, tokenizer)
         self._decoder, self._encoders = decoder, encoders
@@ -206,14 +207,7 @@ class Qwen3TTS:
             return torch.zeros(shape, dtype=dtype, device=self.device)
 
         return Qwen3State(
-            kv=PagedKV.make(
-                t.stack.num_layers,
-                t.stack.num_kv_heads,
-                t.stack.head_dim,
-                num_pages,
-                self.device,
-                w.head.dtype,
-            ),
+            kv=self.talker.new_kv(num_pages, self.device, w.head.dtype),
             cache=PredictorCache(self.predictor.config, num_slots, t.num_codebooks, w.head),
             block_table=zeros(num_slots + 1, pages_per_slot, dtype=torch.int32),
             position=zeros(num_slots, dtype=torch.int64),

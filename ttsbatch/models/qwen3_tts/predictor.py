@@ -12,10 +12,10 @@ from torch.nn import functional as F
 from ttsbatch.kernels.embed_rms_norm import embed_rms_norm
 from ttsbatch.kernels.predictor_attention import predictor_attention
 from ttsbatch.kernels.rms_norm import add_rms_norm
+from ttsbatch.models.decoder import mlp
 from ttsbatch.models.layers import Rotary
 from ttsbatch.models.protocol import Draw
-from ttsbatch.models.qwen3_tts.config import StackConfig
-from ttsbatch.models.qwen3_tts.talker import mlp
+from ttsbatch.models.qwen3_tts.config import RotaryStackConfig
 from ttsbatch.models.qwen3_tts.weights import TalkerWeights
 
 
@@ -23,7 +23,7 @@ class PredictorCache:
     """Keys and values of one frame: [L, S, Hkv, Q, D] each, overwritten by the next frame."""
 
     def __init__(
-        self, config: StackConfig, num_slots: int, num_codebooks: int, like: Tensor
+        self, config: RotaryStackConfig, num_slots: int, num_codebooks: int, like: Tensor
     ) -> None:
         shape = (config.num_layers, num_slots, config.num_kv_heads, num_codebooks, config.head_dim)
         self.k, self.v = like.new_zeros(shape), like.new_zeros(shape)
@@ -32,7 +32,9 @@ class PredictorCache:
 class Predictor:
     """The predictor over its weights; state is the caller's."""
 
-    def __init__(self, config: StackConfig, weights: TalkerWeights, num_codebooks: int) -> None:
+    def __init__(
+        self, config: RotaryStackConfig, weights: TalkerWeights, num_codebooks: int
+    ) -> None:
         self.config, self.weights, self.num_codebooks = config, weights, num_codebooks
         self.rotary = Rotary.make(
             config.rope_theta, config.head_dim, num_codebooks, weights.head.device
@@ -72,13 +74,14 @@ class Predictor:
 
         Returns the last position's output [S, W], normed.
         """
-        layers, eps = self.weights.predictor.layers, self.config.rms_norm_eps
+        stack, eps = self.weights.predictor, self.config.rms_norm_eps
+        layers = stack.layers
         h, x = embed_rms_norm(ids, table, layers[0].input_norm, eps, before)  # [S, T, W]
         for n, layer in enumerate(layers):
+            assert layer.qk_norm is not None
             seen = predictor_attention(
                 F.linear(h, layer.qkv),
-                layer.q_norm,
-                layer.k_norm,
+                *layer.qk_norm,
                 self.rotary.cos,
                 self.rotary.sin,
                 start,
@@ -89,6 +92,5 @@ class Predictor:
             if n + 1 == len(layers):  # of the last layer only the last position is wanted
                 seen, x = seen[:, -1], x[:, -1]
             h, x = add_rms_norm(F.linear(seen, layer.out), x, layer.post_norm, eps)
-            after = layers[n + 1].input_norm if n + 1 < len(layers) else self.weights.predictor.norm
-            h, x = add_rms_norm(mlp(h, layer), x, after, eps)
+            h, x = add_rms_norm(mlp(h, layer), x, stack.norm_after(n), eps)
         return h

@@ -13,33 +13,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ttsbatch.models.qwen3_tts.config import Qwen3TTSConfig, StackConfig
-from ttsbatch.models.qwen3_tts.sizes import PREDICTOR, TALKER, talker_shapes
-from ttsbatch.models.tensor_specs import Specs, TensorSpec
+from ttsbatch.models.decoder import StackWeights, pack_stack
+from ttsbatch.models.qwen3_tts.config import Qwen3TTSConfig
+from ttsbatch.models.qwen3_tts.sizes import PREDICTOR, TALKER
 
 FOLD_ROWS = 8192  # text rows per GEMM while the table is folded: bounds its activations
-
-
-@dataclass(frozen=True, slots=True)
-class LayerWeights:
-    """One decoder layer; matrices are [out, in]."""
-
-    input_norm: Tensor  # [E]
-    qkv: Tensor  # [(Hq + 2 Hkv) D, E]
-    q_norm: Tensor  # [D]
-    k_norm: Tensor  # [D]
-    out: Tensor  # [E, Hq D]
-    post_norm: Tensor  # [E]
-    gate_up: Tensor  # [2 I, E]
-    down: Tensor  # [E, I]
-
-
-@dataclass(frozen=True, slots=True)
-class StackWeights:
-    """The layers and the final norm."""
-
-    layers: tuple[LayerWeights, ...]
-    norm: Tensor  # [E]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +35,10 @@ class TalkerWeights:
     projection: tuple[Tensor, Tensor] | None  # [W, E], [W]; None: widths are equal
 
 
-def talker_specs(config: Qwen3TTSConfig) -> Specs:
-    """The shapes with the random stand-ins' scales: matrices keep the variance, norms are 1."""
-    specs: Specs = {}
-    for name, shape in talker_shapes(config).items():
-        if name.endswith("norm.weight"):
-            specs[name] = TensorSpec(shape, mean=1.0)
-        elif "embedding" in name or len(shape) == 1:
-            specs[name] = TensorSpec(shape, std=0.02)
-        else:
-            specs[name] = TensorSpec(shape, std=shape[-1] ** -0.5)
-    return specs
-
-
 def pack_talker(
     tensors: Mapping[str, Tensor], config: Qwen3TTSConfig, device: torch.device, dtype: torch.dtype
 ) -> TalkerWeights:
-    """The tensors of `talker_shapes`, moved to the device in the run dtype and packed."""
+    """The tensors of `talker_specs`, moved to the device in the run dtype and packed."""
 
     def get(name: str) -> Tensor:
         return tensors[name].to(device=device, dtype=dtype)
@@ -91,36 +56,16 @@ def pack_talker(
     if projection is not None:
         fed = [F.linear(x, *projection) for x in fed]
     return TalkerWeights(
-        talker=_pack_stack(get, f"{TALKER}model.", t.stack),
+        talker=pack_stack(get, f"{TALKER}model.", t.stack.num_layers, has_qk_norm=True),
         head=get(f"{TALKER}codec_head.weight"),
         text=_fold_text(get),
         codes=torch.cat(tables),
         code_offsets=torch.tensor(offsets, device=device),
-        predictor=_pack_stack(get, f"{PREDICTOR}model.", p.stack),
+        predictor=pack_stack(get, f"{PREDICTOR}model.", p.stack.num_layers, has_qk_norm=True),
         predictor_heads=torch.stack([get(f"{PREDICTOR}lm_head.{g}.weight") for g in rest]),
         predictor_codes=torch.stack(fed),
         projection=projection,
     )
-
-
-def _pack_stack(get: Callable[[str], Tensor], prefix: str, config: StackConfig) -> StackWeights:
-    layers = []
-    for n in range(config.num_layers):
-        layer = f"{prefix}layers.{n}."
-        attention = f"{layer}self_attn."
-        layers.append(
-            LayerWeights(
-                input_norm=get(f"{layer}input_layernorm.weight"),
-                qkv=torch.cat([get(f"{attention}{x}_proj.weight") for x in "qkv"]),
-                q_norm=get(f"{attention}q_norm.weight"),
-                k_norm=get(f"{attention}k_norm.weight"),
-                out=get(f"{attention}o_proj.weight"),
-                post_norm=get(f"{layer}post_attention_layernorm.weight"),
-                gate_up=torch.cat([get(f"{layer}mlp.{x}_proj.weight") for x in ("gate", "up")]),
-                down=get(f"{layer}mlp.down_proj.weight"),
-            )
-        )
-    return StackWeights(tuple(layers), get(f"{prefix}norm.weight"))
 
 
 def _fold_text(get: Callable[[str], Tensor]) -> Tensor:

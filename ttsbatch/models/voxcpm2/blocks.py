@@ -10,10 +10,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ttsbatch.kernels.rms_norm import add_rms_norm, rms_norm
-from ttsbatch.kernels.silu_mul import silu_mul
+from ttsbatch.models.decoder import StackWeights, mlp
 from ttsbatch.models.layers import Rotary
-from ttsbatch.models.voxcpm2.config import RopeConfig, StackConfig
-from ttsbatch.models.voxcpm2.weights import LayerWeights, Linear, StackWeights
+from ttsbatch.models.stack import StackConfig
+from ttsbatch.models.voxcpm2.config import RopeConfig
+from ttsbatch.models.voxcpm2.weights import Linear
 
 
 def long_rope(config: RopeConfig, num_positions: int, device: torch.device) -> Rotary:
@@ -30,11 +31,6 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Half-split rotary in f32, rounded once: [..., D] by the angles [..., D/2]."""
     first, second = x.float().chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1).to(x.dtype)
-
-
-def mlp(h: Tensor, layer: LayerWeights) -> Tensor:
-    """down(silu(gate h) * up h)."""
-    return F.linear(silu_mul(F.linear(h, layer.gate_up)), layer.down)
 
 
 def silu_between(x: Tensor, first: Linear, second: Linear) -> Tensor:

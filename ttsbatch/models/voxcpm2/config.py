@@ -14,6 +14,7 @@ from typing import Any
 
 from ttsbatch.errors import ModelError
 from ttsbatch.models.section import Section
+from ttsbatch.models.stack import StackConfig
 
 AUDIO_START_ID = 101
 REFERENCE_START_ID, REFERENCE_END_ID = 103, 104
@@ -22,19 +23,6 @@ CONTROL_IDS = (AUDIO_START_ID, 102, REFERENCE_START_ID, REFERENCE_END_ID)
 
 MAX_LENGTH = 8192
 """Positions of a row where the file does not say; the official cache's length."""
-
-
-@dataclass(frozen=True, slots=True)
-class StackConfig:
-    """A stack of MiniCPM4 decoder layers."""
-
-    hidden_size: int
-    intermediate_size: int
-    num_layers: int
-    num_heads: int
-    num_kv_heads: int
-    head_dim: int
-    rms_norm_eps: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from ttsbatch.models.voxcpm2.blocks import LocalStack, long_rope
 from ttsbatch.models.voxcpm2.config import VoxCPM2Config
 from ttsbatch.models.voxcpm2.dit import LocDiT
-from ttsbatch.models.voxcpm2.lm import PagedLM
+from ttsbatch.models.voxcpm2.lm import make_lm
 from ttsbatch.models.voxcpm2.weights import VoxCPM2Weights
 
 
@@ -23,8 +23,8 @@ class Network:
         self.config, self.weights = config, weights
         device = weights.embed.device
         rotary = long_rope(config.rope, config.max_positions, device)
-        self.lm = PagedLM(config.lm, weights.lm, rotary)
-        self.residual = PagedLM(config.residual, weights.residual, None)
+        self.lm = make_lm(config.lm, weights.lm, rotary)
+        self.residual = make_lm(config.residual, weights.residual, None)
         self.dit = LocDiT(config, weights.dit, rotary)
         self._encoder = LocalStack(
             config.encoder, weights.encoder.stack, rotary, 1 + config.patch_size

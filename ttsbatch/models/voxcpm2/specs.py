@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import math
 
+from ttsbatch.models.stack import stack_specs
 from ttsbatch.models.tensor_specs import Specs, TensorSpec
-from ttsbatch.models.voxcpm2.config import StackConfig, VaeConfig, VoxCPM2Config
+from ttsbatch.models.voxcpm2.config import VaeConfig, VoxCPM2Config
 
 LM, RESIDUAL = "base_lm.", "residual_lm."
 ENCODER, DIT = "feat_encoder.", "feat_decoder.estimator."
@@ -36,7 +37,7 @@ def main_specs(config: VoxCPM2Config) -> Specs:
         (f"{ENCODER}encoder.", c.encoder),
         (f"{DIT}decoder.", c.dit),
     ):
-        specs |= _stack(prefix, stack)
+        specs |= stack_specs(prefix, stack)
     for name, rows, columns in (
         (f"{ENCODER}in_proj", w, latent),
         (f"{DIT}in_proj", d, latent),
@@ -58,25 +59,6 @@ def main_specs(config: VoxCPM2Config) -> Specs:
 
 
 TIMES = ("time", "delta_time")
-
-
-def _stack(prefix: str, c: StackConfig) -> Specs:
-    e, q, kv = c.hidden_size, c.num_heads * c.head_dim, c.num_kv_heads * c.head_dim
-    specs: Specs = {f"{prefix}norm.weight": TensorSpec((e,), mean=1.0)}
-    for n in range(c.num_layers):
-        layer = f"{prefix}layers.{n}."
-        specs |= {
-            f"{layer}input_layernorm.weight": TensorSpec((e,), mean=1.0),
-            f"{layer}post_attention_layernorm.weight": TensorSpec((e,), mean=1.0),
-            f"{layer}self_attn.q_proj.weight": _matrix(q, e),
-            f"{layer}self_attn.k_proj.weight": _matrix(kv, e),
-            f"{layer}self_attn.v_proj.weight": _matrix(kv, e),
-            f"{layer}self_attn.o_proj.weight": _matrix(e, q),
-            f"{layer}mlp.gate_proj.weight": _matrix(c.intermediate_size, e),
-            f"{layer}mlp.up_proj.weight": _matrix(c.intermediate_size, e),
-            f"{layer}mlp.down_proj.weight": _matrix(e, c.intermediate_size),
-        }
-    return specs
 
 
 def _matrix(rows: int, columns: int) -> TensorSpec:

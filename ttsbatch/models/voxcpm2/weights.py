@@ -6,7 +6,7 @@ Source: files and names of the published checkpoint (package `voxcpm` 2.0.3).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from ttsbatch.errors import ModelError
-from ttsbatch.models.voxcpm2.config import StackConfig, VaeConfig, VoxCPM2Config
+from ttsbatch.models.decoder import StackWeights, pack_stack
+from ttsbatch.models.voxcpm2.config import VaeConfig, VoxCPM2Config
 from ttsbatch.models.voxcpm2.specs import (
     DIT,
     ENCODER,
@@ -30,30 +31,6 @@ from ttsbatch.models.weights import check_tensors, read_safetensors
 
 Linear = tuple[Tensor, Tensor]
 """Weight [out, in] and bias [out]."""
-
-
-@dataclass(frozen=True, slots=True)
-class LayerWeights:
-    """One decoder layer; matrices are [out, in]."""
-
-    input_norm: Tensor  # [E]
-    qkv: Tensor  # [(Hq + 2 Hkv) D, E]
-    out: Tensor  # [E, Hq D]
-    post_norm: Tensor  # [E]
-    gate_up: Tensor  # [2 I, E]
-    down: Tensor  # [E, I]
-
-
-@dataclass(frozen=True, slots=True)
-class StackWeights:
-    """The layers and the final norm."""
-
-    layers: tuple[LayerWeights, ...]
-    norm: Tensor  # [E]
-
-    def norm_after(self, n: int) -> Tensor:
-        """The norm that follows layer n: the next layer's first, or the final one."""
-        return self.layers[n + 1].input_norm if n + 1 < len(self.layers) else self.norm
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,12 +144,12 @@ def pack(
     c = config
     return VoxCPM2Weights(
         embed=get(f"{LM}embed_tokens.weight"),
-        lm=_stack(get, LM, c.lm),
-        residual=_stack(get, RESIDUAL, c.residual),
+        lm=pack_stack(get, LM, c.lm.num_layers),
+        residual=pack_stack(get, RESIDUAL, c.residual.num_layers),
         encoder=EncoderWeights(
             special=get(f"{ENCODER}special_token").flatten(),
             in_proj=linear(f"{ENCODER}in_proj"),
-            stack=_stack(get, f"{ENCODER}encoder.", c.encoder),
+            stack=pack_stack(get, f"{ENCODER}encoder.", c.encoder.num_layers),
         ),
         dit=DitWeights(
             in_proj=linear(f"{DIT}in_proj"),
@@ -180,7 +157,7 @@ def pack(
             out_proj=linear(f"{DIT}out_proj"),
             time=mlp("time"),
             delta_time=mlp("delta_time"),
-            stack=_stack(get, f"{DIT}decoder.", c.dit),
+            stack=pack_stack(get, f"{DIT}decoder.", c.dit.num_layers),
         ),
         fsq_in=linear("fsq_layer.in_proj"),
         fsq_out=linear("fsq_layer.out_proj"),
@@ -191,23 +168,6 @@ def pack(
         stop_proj=linear("stop_proj"),
         stop_head=get("stop_head.weight"),
     )
-
-
-def _stack(get: Callable[[str], Tensor], prefix: str, config: StackConfig) -> StackWeights:
-    layers = []
-    for n in range(config.num_layers):
-        layer = f"{prefix}layers.{n}."
-        layers.append(
-            LayerWeights(
-                input_norm=get(f"{layer}input_layernorm.weight"),
-                qkv=torch.cat([get(f"{layer}self_attn.{x}_proj.weight") for x in "qkv"]),
-                out=get(f"{layer}self_attn.o_proj.weight"),
-                post_norm=get(f"{layer}post_attention_layernorm.weight"),
-                gate_up=torch.cat([get(f"{layer}mlp.{x}_proj.weight") for x in ("gate", "up")]),
-                down=get(f"{layer}mlp.down_proj.weight"),
-            )
-        )
-    return StackWeights(tuple(layers), get(f"{prefix}norm.weight"))
 
 
 def fold_weight_norm(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

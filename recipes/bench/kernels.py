@@ -1,9 +1,10 @@
-"""All kernel benches at the shapes of Qwen3-TTS 1.7B, on a CUDA device; one table, printed last.
+"""All kernel benches at the shapes of Qwen3-TTS 1.7B and VoxCPM2, on a CUDA device.
 
     python recipes/bench/kernels.py [--slots 64,256,512] [--compiled 256] [--sweep]
 
-Each line should show a kernel below both rivals, with an error of a few bf16 roundings (below 2e-2;
-for `sample` the share of ids that differ, below 1e-2) or the script ends with exit code 1.
+Prints one table, last. Each line should show a kernel below both rivals, with an error of a few
+bf16 roundings (below 2e-2; for `sample` the share of ids that differ, below 1e-2) or the script
+ends with exit code 1.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import replace
 
 import torch
 
-from ttsbatch.kernels.bench import paged_attention
+from ttsbatch.kernels.bench import local_attention, paged_attention
 from ttsbatch.kernels.bench.timing import Row, Work, measure
 
 OPERATIONS = (
@@ -32,6 +33,7 @@ OPERATIONS = (
     "advance_rows",
     "rope_store",
     "noise",
+    "local_attention",
 )
 
 
@@ -56,7 +58,7 @@ def main() -> int:
     parser.add_argument(
         "--compiled", default="256", help="slot counts at which the compiled reference is timed"
     )
-    parser.add_argument("--sweep", action="store_true", help="also try tiles of paged_attention")
+    parser.add_argument("--sweep", action="store_true", help="also try tiles of attention")
     options = parser.parse_args()
     slots, compiled = (
         {int(number) for number in text.split(",") if number}
@@ -69,6 +71,7 @@ def main() -> int:
     if options.sweep:
         for num_slots in sorted(slots):
             lines += paged_attention.sweep(num_slots)[:10]
+            lines += local_attention.sweep(num_slots)[:10]
     lines.append(Row.HEADER)
     for operation in OPERATIONS:
         works = importlib.import_module(f"ttsbatch.kernels.bench.{operation}").works

@@ -34,6 +34,7 @@ OPERATIONS = (
     "rope_store",
     "noise",
     "local_attention",
+    "guided_step",
 )
 
 

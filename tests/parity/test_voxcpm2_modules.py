@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 import torch
+from torch import Tensor
 
 from tests.parity.voxcpm2 import (
     CPU,
@@ -20,7 +22,7 @@ from tests.parity.voxcpm2 import (
     vae,
 )
 from ttsbatch.models.decoder import PagedDecoder
-from ttsbatch.models.voxcpm2.blocks import long_rope, silu_between
+from ttsbatch.models.voxcpm2.blocks import LocalStack, long_rope, silu_between
 from ttsbatch.models.voxcpm2.config import parse_config
 from ttsbatch.models.voxcpm2.flow import FEWEST_STEPS, num_still, sinusoid, time_points, walk
 
@@ -89,6 +91,23 @@ def test_the_patch_encoder_equals_the_goldens() -> None:
     close(network().embed_patches(patches).unflatten(0, (2, 3)), "enc.to_lm")
 
 
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_a_stack_gives_some_tokens_as_it_gives_all(num_layers: int) -> None:
+    n, c = network().weights.dit.stack, config().dit
+    weights = replace(n, layers=n.layers[:num_layers])
+    x = torch.randn(6, 3, c.hidden_size)
+
+    def run(wanted: slice, order: list[int]) -> Tensor:
+        stack = LocalStack(c, weights, long_rope(config().rope, 8, CPU), order, wanted)
+        return stack(x[order], stack.project(x[order]))
+
+    whole = run(slice(0, 6), [0, 1, 2, 3, 4, 5])
+    assert whole.shape == x.shape
+    torch.testing.assert_close(run(slice(0, 1), [0, 1, 2, 3, 4, 5]), whole[:1])
+    # Tokens may lie in any order, as long as their positions do.
+    torch.testing.assert_close(run(slice(4, 6), [3, 2, 0, 1, 5, 4]), whole[[5, 4]])
+
+
 def test_projections_and_the_stop_head_equal_the_goldens() -> None:
     n = network()
     lm, residual = golden("heads.lm_hidden"), golden("heads.res_hidden")
@@ -105,8 +124,8 @@ def test_the_velocity_network_equals_the_goldens() -> None:
     time = dit.embed_time(angles)
     x, cond = time_major(golden("dit.x")), time_major(golden("dit.cond"))
     mu = golden("dit.mu").unflatten(1, (2, -1))
-    out = dit.velocity(x, mu, time, dit.project_cond(cond))
-    close(out.transpose(1, 2), "dit.out")
+    out = dit.velocity(dit.tokens(mu, cond), x.transpose(0, 1).contiguous(), time)
+    close(out.permute(1, 2, 0), "dit.out")
 
 
 @pytest.mark.parametrize(

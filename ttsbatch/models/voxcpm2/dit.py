@@ -1,17 +1,21 @@
 """LocDiT: noise to a patch of latents by Euler steps, guidance as doubled rows.
 
 The first rows of a doubled batch hear the language models, the second ones hear zeros in their
-place; both see the same patch, time and previous patch.
+place; both see the same patch, time and previous patch. What the evaluations of a patch share is
+made once: tokens lie before rows, those that stay before those that change.
 Source: `unified_cfm.py` and `local_dit_v2.py` of package `voxcpm` 2.0.3; CFG-Zero* (Fan et al.,
 2025) for the projected guidance.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ttsbatch.kernels.guided_step import guided_step
 from ttsbatch.models.layers import Rotary
 from ttsbatch.models.voxcpm2.blocks import LocalStack, silu_between
 from ttsbatch.models.voxcpm2.config import VoxCPM2Config
@@ -19,7 +23,14 @@ from ttsbatch.models.voxcpm2.flow import Schedule, sinusoids
 from ttsbatch.models.voxcpm2.weights import DitWeights
 
 MU_TOKENS = 2
-GUARD = 1e-8  # keeps the projection finite where the unguided velocity is zero
+
+
+@dataclass(frozen=True, slots=True)
+class Tokens:
+    """What the evaluations of a patch share: mu and the previous patch, then time and patch."""
+
+    x: Tensor  # [T, B, E]
+    qkv: Tensor  # [T, B, (Hq + 2 Hkv) D] of the first layer
 
 
 class LocDiT:
@@ -28,8 +39,15 @@ class LocDiT:
     def __init__(self, config: VoxCPM2Config, weights: DitWeights, rotary: Rotary) -> None:
         self.weights, self.width = weights, config.dit.hidden_size
         self.patch_size = config.patch_size
-        num_tokens = MU_TOKENS + 1 + 2 * config.patch_size
-        self._stack = LocalStack(config.dit, weights.stack, rotary, num_tokens)
+        # By position: mu, time, previous patch, patch. In memory time comes after the previous
+        # patch: what stays is one slice, what changes another.
+        time, patch = MU_TOKENS, MU_TOKENS + 1 + config.patch_size
+        end = patch + config.patch_size
+        positions = [*range(time), *range(time + 1, patch), time, *range(patch, end)]
+        self._num_fixed = patch - 1
+        self._stack = LocalStack(
+            config.dit, weights.stack, rotary, positions, wanted=slice(patch, end)
+        )
         w = weights.out_proj[0]
         still = torch.ones(self.width, dtype=w.dtype, device=w.device)  # cosines of no time
         still[: self.width // 2] = 0
@@ -45,24 +63,40 @@ class LocDiT:
         """Sinusoids of times to the time token: [..., E] -> [..., E]."""
         return silu_between(embedded, *self.weights.time) + self._delta
 
-    def velocity(self, x: Tensor, mu: Tensor, time: Tensor, cond: Tensor) -> Tensor:
+    def tokens(self, mu: Tensor, cond: Tensor) -> Tokens:
+        """All that is known before the first evaluation; time and patch are not set yet.
+
+        Args:
+            mu: [B, 2, E] what the language models say.
+            cond: [B, P, C] previous patches.
+        """
+        fixed, c = self._num_fixed, self._stack.config
+        num_tokens, num_rows = fixed + 1 + self.patch_size, len(mu)
+        x = mu.new_empty(num_tokens, num_rows, self.width)
+        x[:MU_TOKENS] = mu.transpose(0, 1)
+        x[MU_TOKENS:fixed] = F.linear(cond.transpose(0, 1), *self.weights.cond_proj)
+        heads = c.num_heads + 2 * c.num_kv_heads
+        qkv = mu.new_empty(num_tokens, num_rows, heads * c.head_dim)
+        self._stack.project(x[:fixed], out=qkv[:fixed])
+        return Tokens(x, qkv)
+
+    def velocity(self, tokens: Tokens, x: Tensor, time: Tensor) -> Tensor:
         """One evaluation of the network.
 
         Args:
-            x: [B, P, C] patches on their way.
-            mu: [B, 2, E] what the language models say.
+            tokens: the rest of the input; time and patch are written there.
+            x: [P, B, C] patches on their way, contiguous.
             time: [B, E] from `embed_time`.
-            cond: [B, P, E] projected previous patches.
 
         Returns:
-            [B, P, C].
+            [P, B, C].
         """
-        tokens = torch.cat([mu, time[:, None], cond, F.linear(x, *self.weights.in_proj)], dim=1)
-        return F.linear(self._stack(tokens)[:, -self.patch_size :], *self.weights.out_proj)
-
-    def project_cond(self, cond: Tensor) -> Tensor:
-        """Previous patches [B, P, C] as tokens [B, P, E]."""
-        return F.linear(cond, *self.weights.cond_proj)
+        fixed, (weight, bias) = self._num_fixed, self.weights.in_proj
+        tokens.x[fixed] = time
+        projected = tokens.x[fixed + 1 :].view(-1, self.width)
+        torch.addmm(bias, x.flatten(0, 1), weight.t(), out=projected)
+        self._stack.project(tokens.x[fixed:], out=tokens.qkv[fixed:])
+        return F.linear(self._stack(tokens.x, tokens.qkv), *self.weights.out_proj)
 
     def solve(
         self,
@@ -86,28 +120,10 @@ class LocDiT:
         Returns:
             [S, P, C] in the run dtype.
         """
-        mu = torch.cat([mu, torch.zeros_like(mu)])
-        cond = self.project_cond(cond).repeat(2, 1, 1)
-        times = schedule.time[num_steps].repeat(2, 1, 1)  # [2 S, K, E]
-        widths = schedule.width[num_steps][:, :, None, None]  # [S, K, 1, 1]
-        strength = guidance[:, None, None]
-        x = noise
+        tokens = self.tokens(torch.cat([mu, torch.zeros_like(mu)]), cond.repeat(2, 1, 1))
+        times = schedule.time[num_steps.repeat(2)]  # [2 S, K, E]
+        widths = schedule.width[num_steps]  # [S, K]
+        x = noise.transpose(0, 1).repeat(1, 2, 1)  # [P, 2 S, C]
         for k in range(schedule.num_evaluations):
-            both = self.velocity(x.repeat(2, 1, 1), mu, times[:, k], cond)
-            v = guide(both[: len(x)], both[len(x) :], strength)
-            x = x - (widths[:, k] * v.float()).to(x.dtype)
-        return x
-
-
-def guide(heard: Tensor, unheard: Tensor, strength: Tensor) -> Tensor:
-    """The velocity beyond the part of `heard` that lies along `unheard`; [S, P, C] each.
-
-    Args:
-        heard: with what the language models say.
-        unheard: without; same dtype, which every operation rounds to.
-        strength: [S, 1, 1] f32.
-    """
-    dot = (heard * unheard).flatten(1).sum(dim=1)
-    square = unheard.square().flatten(1).sum(dim=1) + GUARD
-    along = unheard * (dot / square)[:, None, None]
-    return along + (strength * (heard - along).float()).to(heard.dtype)
+            x = guided_step(x, self.velocity(tokens, x, times[:, k]), guidance, widths[:, k])
+        return x[:, : len(noise)].transpose(0, 1).contiguous()

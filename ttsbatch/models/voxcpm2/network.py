@@ -27,15 +27,20 @@ class Network:
         self.residual = make_lm(config.residual, weights.residual, None)
         self.dit = LocDiT(config, weights.dit, rotary)
         self._encoder = LocalStack(
-            config.encoder, weights.encoder.stack, rotary, 1 + config.patch_size
+            config.encoder,
+            weights.encoder.stack,
+            rotary,
+            positions=range(1 + config.patch_size),
+            wanted=slice(0, 1),
         )
 
     def encode(self, patches: Tensor) -> Tensor:
         """LocEnc: patches [B, P, C] to their vectors [B, W]."""
         w = self.weights.encoder
-        frames = F.linear(patches, *w.in_proj)
-        special = w.special.expand(len(patches), 1, -1)
-        return self._encoder(torch.cat([special, frames], dim=1))[:, 0]
+        frames = F.linear(patches.transpose(0, 1), *w.in_proj)
+        special = w.special.expand(1, len(patches), -1)
+        x = torch.cat([special, frames])
+        return self._encoder(x, self._encoder.project(x))[0]
 
     def embed_patches(self, patches: Tensor) -> Tensor:
         """Patches [B, P, C] as inputs of the LM [B, E]."""

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from ttsbatch.progress import Bar, Lines, Quiet, Tally, clock, make_progress
+from ttsbatch.types import Demand
 
 
 class Terminal(io.StringIO):
@@ -84,3 +85,4 @@ def test_as_many_rows_at_once_as_the_longest_one_leaves_steps_for() -> None:
     assert Tally(rows=800, expected_s=801 * 2.0, longest_s=200.0).num_parallel == 100
     assert Tally(rows=10, finished_before=9, expected_s=2.0, longest_s=2.0).num_parallel == 1
     assert Tally(rows=3).num_parallel == 3  # nothing is known of their lengths
+    assert Tally(rows=3, steps={6, None}).demand == Demand(3, frozenset({6, None}))

@@ -16,7 +16,7 @@ from tests.test_pipeline import Bench, Watcher, rows
 from ttsbatch.cli.app import app
 from ttsbatch.errors import CorpusError, PlanError, SinkError
 from ttsbatch.redo import Redo, Redone, redo_rows
-from ttsbatch.types import EngineStats, ModelCard, Segment
+from ttsbatch.types import Demand, EngineStats, ModelCard, Segment
 from ttsbatch.verify import verify_run
 
 Rows = Callable[..., Path]
@@ -277,7 +277,7 @@ def test_folder_that_is_no_output_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
-    def open_speaker(card: Any, plan: Any, keep_codes: bool, num_parallel: int) -> FakeSpeaker:
+    def open_speaker(card: Any, plan: Any, keep_codes: bool, demand: Demand) -> FakeSpeaker:
         return FakeSpeaker(card)
 
     monkeypatch.setattr(ttsbatch.pipeline, "open_speaker", open_speaker)

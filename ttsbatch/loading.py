@@ -5,55 +5,22 @@ The one place where families meet the slot engine; neither knows the other.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
 from ttsbatch.models import FAMILIES, fetch_missing
 from ttsbatch.models.protocol import Speaker
 from ttsbatch.plan import EnginePlan
-from ttsbatch.types import ModelCard
+from ttsbatch.types import Demand, ModelCard
 from ttsbatch.workers.pool import WorkerPool
 
-
-def open_speaker(
-    card: ModelCard, plan: EnginePlan, keep_codes: bool = False, num_parallel: int | None = None
-) -> Speaker:
-    """Load a model, ready to speak; weights of a hub id are downloaded first if need be.
-
-    On GPUs each device gets a process of its own.
-
-    Args:
-        card: from `open_card`.
-        plan: device, dtype, slots.
-        keep_codes: waveforms carry their codec codes, where the model has any.
-        num_parallel: rows of the job that are worth speaking at once, where known; bounds the
-            slots that are chosen.
-
-    Raises:
-        ModelError: weights missing or damaged.
-        EngineError: the device is not there or cannot hold it.
-        PlanError: a device that this kind of model cannot run on.
-    """
-    fetch_missing(card)
-    family = FAMILIES[card.family]
-    if family.load_speaker is not None:
-        return family.load_speaker(card, plan)
-    from ttsbatch.engine.device import choose_devices
-
-    devices, _ = choose_devices(plan)
-    if devices[0].type == "cpu":
-        return open_here(card, plan, keep_codes, num_parallel)
-    share = None if num_parallel is None else -(-num_parallel // len(devices))
-    names = [str(device) for device in devices]
-    return WorkerPool(
-        card,
-        names,
-        [partial(open_here, card, replace(plan, device=n), keep_codes, share) for n in names],
-    )
+ANYTHING = Demand()
+Open = Callable[[ModelCard, EnginePlan, bool, Demand], Speaker]
 
 
 def open_here(
-    card: ModelCard, plan: EnginePlan, keep_codes: bool = False, num_parallel: int | None = None
+    card: ModelCard, plan: EnginePlan, keep_codes: bool = False, demand: Demand = ANYTHING
 ) -> Speaker:
     """A model of the slot engine on one device, in this process; see `open_speaker`.
 
@@ -69,4 +36,45 @@ def open_here(
     assert load is not None
     device, dtype = choose_device(plan)
     use_threads_for(device, card.num_parameters)
-    return CodecLMSpeaker(load(card, device, dtype), plan.slots, keep_codes, num_parallel)
+    model = load(card, device, dtype, demand)
+    return CodecLMSpeaker(model, plan.slots, keep_codes, demand.num_parallel)
+
+
+def open_speaker(
+    card: ModelCard,
+    plan: EnginePlan,
+    keep_codes: bool = False,
+    demand: Demand = ANYTHING,
+    opener: Open = open_here,
+) -> Speaker:
+    """Load a model, ready to speak; weights of a hub id are downloaded first if need be.
+
+    On GPUs each device gets a process of its own.
+
+    Args:
+        card: from `open_card`.
+        plan: device, dtype, slots.
+        keep_codes: waveforms carry their codec codes, where the model has any.
+        demand: what the rows of the job ask for: bounds the slots that are chosen, and what a
+            family makes room for.
+        opener: opens a model of the slot engine on one device; picklable.
+
+    Raises:
+        ModelError: weights missing or damaged.
+        EngineError: the device is not there or cannot hold it.
+        PlanError: a device that this kind of model cannot run on.
+    """
+    fetch_missing(card)
+    load = FAMILIES[card.family].load_speaker
+    if load is not None:
+        return load(card, plan)
+    from ttsbatch.engine.device import choose_devices
+
+    devices, _ = choose_devices(plan)
+    if devices[0].type == "cpu":
+        return opener(card, plan, keep_codes, demand)
+    if demand.num_parallel is not None:
+        demand = replace(demand, num_parallel=-(-demand.num_parallel // len(devices)))
+    plans = [replace(plan, device=str(device)) for device in devices]
+    openers = [partial(opener, card, p, keep_codes, demand) for p in plans]
+    return WorkerPool(card, [p.device for p in plans], openers)

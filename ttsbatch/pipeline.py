@@ -32,6 +32,7 @@ from ttsbatch.text.duration import expected_seconds
 from ttsbatch.text.segment import SEGMENT_S
 from ttsbatch.timeline import Timeline
 from ttsbatch.types import (
+    Demand,
     EngineStats,
     Failure,
     ModelCard,
@@ -103,7 +104,7 @@ def synthesize(
                 if extras := load_extras(plan.checks):
                     measuring = stack.enter_context(Measuring(extras))
                 progress.phase(f"loading {card.name}")
-                speaker = timed_load(card, plan, load, meter, tally.num_parallel)
+                speaker = timed_load(card, plan, load, meter, tally.demand)
                 stack.callback(speaker.close)
                 stats = speaker.stats
                 if timeline is not None:
@@ -131,12 +132,12 @@ def synthesize(
 
 
 def timed_load(
-    card: ModelCard, plan: RunPlan, load: Load | None, meter: Meter, num_parallel: int
+    card: ModelCard, plan: RunPlan, load: Load | None, meter: Meter, demand: Demand
 ) -> Speaker:
-    """Load the plan's model, to speak so many rows at once; the time goes to the meter."""
+    """Load the plan's model for rows that ask this of it; the time goes to the meter."""
     started = time.perf_counter()
     if load is None:
-        speaker = open_speaker(card, plan.engine, plan.output.save_codes, num_parallel)
+        speaker = open_speaker(card, plan.engine, plan.output.save_codes, demand)
     else:
         speaker = load(card, plan)
     elapsed = time.perf_counter() - started
@@ -204,6 +205,7 @@ class _Corpus:
                     seconds = min(seconds, SEGMENT_S)
                 longest_s = min(seconds, row.max_seconds or seconds)
                 tally.longest_s = max(tally.longest_s, longest_s)
+                tally.steps.add(row.sampling.steps)
         if num_kept > _MOST_SHOWN:
             progress.message(f"{num_kept:,} rows were kept so")
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from ttsbatch.audio.formats import FORMATS, AudioFormat
 from ttsbatch.errors import PlanError
-from ttsbatch.types import Sampling
+from ttsbatch.types import FEWEST_STEPS, MOST_STEPS, Sampling
 
 Layout = Literal["dir", "tar", "parquet"]
 LAYOUTS: tuple[Layout, ...] = ("dir", "tar", "parquet")
@@ -350,7 +350,10 @@ def sampling_problems(values: Mapping[str, Any]) -> dict[str, str]:
         "top_p": (lambda x: 0 < x <= 1, "a number above 0, at most 1 (off)"),
         "repetition_penalty": (lambda x: 0 < x <= 100, "a number above 0, at most 100; 1 is off"),
         "guidance": (lambda x: 0 <= x <= 100, "a number from 0 to 100; 1 is off"),
-        "steps": (lambda x: 2 <= x <= 1000, "a whole number from 2 to 1000"),
+        "steps": (
+            lambda x: FEWEST_STEPS <= x <= MOST_STEPS,
+            f"a whole number from {FEWEST_STEPS} to {MOST_STEPS}",
+        ),
         "max_seconds": (lambda x: 0 < x < float("inf"), "a number of seconds above 0"),
     }
     return {

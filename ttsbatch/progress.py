@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from ttsbatch.types import Demand
+
 if TYPE_CHECKING:
     from rich.progress import Progress as RichBar
 
@@ -27,6 +29,7 @@ class Tally:
     expected_s: float = 0.0  # audio that this session has to make, estimated from the text
     expected_done_s: float = 0.0
     longest_s: float = 0.0  # of a piece that this session has to speak, estimated
+    steps: set[int | None] = field(default_factory=set)  # that rows still to be made ask for
     started_s: float = field(default_factory=time.monotonic)
 
     def start(self) -> None:
@@ -43,6 +46,11 @@ class Tally:
         todo = self.rows - self.finished_before
         widest = math.ceil(self.expected_s / self.longest_s) if self.longest_s else todo
         return min(todo, max(widest, math.ceil(todo / 8)))
+
+    @property
+    def demand(self) -> Demand:
+        """What the rows that are still to be made ask of the model."""
+        return Demand(self.num_parallel, frozenset(self.steps))
 
     @property
     def done(self) -> int:

@@ -30,7 +30,7 @@ from ttsbatch.sinks.remote import OpenOut, name_of, opened_for_writing
 from ttsbatch.sinks.shards import ShardSink
 from ttsbatch.sinks.totals import Spent
 from ttsbatch.stop import Stop
-from ttsbatch.types import EngineStats, Failure, Segment, ShardRecord, Utterance
+from ttsbatch.types import Demand, EngineStats, Failure, Segment, ShardRecord, Utterance
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,11 +153,14 @@ def _redo(
         try:
             if tasks and not stop.requested:
                 progress.phase(f"loading {card.name}")
-                num_pieces = sum(len(task.pieces(0)) for task in tasks.values())
+                demand = Demand(
+                    num_parallel=sum(len(task.pieces(0)) for task in tasks.values()),
+                    steps=frozenset(task.row.sampling.steps for task in tasks.values()),
+                )
                 measuring = None
                 if extras := load_extras(plan.checks):
                     measuring = stack.enter_context(Measuring(extras))
-                speaker = timed_load(card, plan, load, meter, num_pieces)
+                speaker = timed_load(card, plan, load, meter, demand)
                 stack.callback(speaker.close)
                 stats = speaker.stats
                 rows = _RedoSink(sink, tasks, redone.problems)

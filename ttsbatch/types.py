@@ -18,6 +18,10 @@ AUTO = "auto"  # the language of a row that leaves the choice to the model
 Stage = Literal["read", "validate", "prepare", "engine", "quality"]
 """Where a row stopped: the file, the row's check, the prompt, the model, the gates."""
 
+FEWEST_STEPS, MOST_STEPS = 2, 100
+"""Of a flow-matching solver. One step is a still one: the patch would be the noise itself; and a
+graph holds an evaluation for every step."""
+
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
@@ -25,7 +29,7 @@ class Sampling:
 
     `temperature` >= 0 (0: greedy), `top_k` >= 0 (0: off), 0 < `top_p` <= 1,
     `repetition_penalty` > 0 (1: off). They govern every codebook. Of a model that makes latents by
-    flow matching: `guidance` >= 0 (1: off) and the solver's `steps` >= 2.
+    flow matching: `guidance` >= 0 (1: off) and the solver's `steps`, 2 to 100.
     """
 
     temperature: float | None = None
@@ -146,6 +150,15 @@ class ModelCard:
     content_hash: str  # identifies weights and config in run.json and in the resume key
     config: Any = None  # the family's own parsed config
     profiles: Mapping[str, VoiceProfile] = field(default_factory=dict)  # of voices measured so far
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the rows of a job ask of a model together: known before it is loaded."""
+
+    num_parallel: int | None = None  # rows that are worth speaking at once; None: not known
+    steps: frozenset[int | None] = frozenset({None})
+    """Solver steps that rows ask for; None among them: some leave it to the model."""
 
 
 OPTION_FIELDS = frozenset(

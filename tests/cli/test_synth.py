@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 import ttsbatch.pipeline
 from tests.fake_speaker import FakeSpeaker
 from ttsbatch.cli.app import app
+from ttsbatch.types import Demand
 
 Rows = Callable[..., Path]
 GOOD = {"id": "a", "text": "Good morning."}
@@ -27,9 +28,7 @@ GOOD = {"id": "a", "text": "Good morning."}
 def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
     """Runs a command in `tmp_path` with a fake in place of the embedded model."""
 
-    def open_speaker(
-        card: Any, plan: Any, keep_codes: bool, num_parallel: int | None
-    ) -> FakeSpeaker:
+    def open_speaker(card: Any, plan: Any, keep_codes: bool, demand: Demand) -> FakeSpeaker:
         return FakeSpeaker(card)
 
     monkeypatch.setattr(ttsbatch.pipeline, "open_speaker", open_speaker)

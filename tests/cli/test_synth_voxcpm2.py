@@ -104,7 +104,7 @@ def test_rows_that_cannot_be_made_stop_no_other(
         {"id": "sampled", "text": "hello.", "temperature": 0.5},
         {"id": "voice", "text": "hello.", "voice": "Ryan"},
         {"id": "both", "text": "a", "ref_audio": REF, "ref_text": "b", "instruct": "soft"},
-        {"id": "fine", "text": "hello.", "steps": 11},
+        {"id": "fine", "text": "hello.", "steps": 101},
         {"id": "one step", "text": "hello.", "steps": 1},
         {"id": "wild", "text": "hello.", "guidance": -1},
     )
@@ -115,7 +115,7 @@ def test_rows_that_cannot_be_made_stop_no_other(
         "sampled": "unsupported_option",
         "voice": "unknown_voice",
         "both": "unsupported_option",
-        "fine": "unsupported_option",
+        "fine": "bad_value",
         "one step": "bad_value",
         "wild": "bad_value",
     }

@@ -11,7 +11,7 @@ import torch
 from tests.parity.qwen3 import FIXTURE
 from ttsbatch.engine.speak import CodecLMSpeaker
 from ttsbatch.models import FAMILIES, open_card
-from ttsbatch.types import Segment, Utterance, Waveform
+from ttsbatch.types import Demand, Segment, Utterance, Waveform
 
 NUM_ROWS = 8
 
@@ -40,7 +40,7 @@ def test_rows_in_flight_are_decoded_again_to_the_same_codes(
     card = open_card(str(FIXTURE / "custom-voice"))
     load = FAMILIES[card.family].load_codec_lm
     assert load is not None
-    model = load(card, torch.device(device), torch.float32)
+    model = load(card, torch.device(device), torch.float32, Demand())
     speaker = CodecLMSpeaker(model, 4, keep_codes=True)
     expected = codes_of(speaker)
     stage, planted = model.stage, [False]

@@ -23,7 +23,7 @@ from ttsbatch.plan import make_plan
 from ttsbatch.production import cut
 from ttsbatch.quality import check
 from ttsbatch.text.segment import pauses_s
-from ttsbatch.types import Utterance, VoiceProfile, Waveform
+from ttsbatch.types import Demand, Utterance, VoiceProfile, Waveform
 
 RATE_HZ = 24_000
 LEAD_S, TAIL_S = 0.3, 0.4  # quiet at the edges of the default's clips
@@ -49,7 +49,7 @@ def speak(corpus: Path, limit: int | None = None) -> list[Spoken]:
     plan = make_plan({"corpus": [str(corpus)], "limit": limit})
     card = open_card(None)
     rows = [u for u in scan(plan.corpus, plan.rows, card) if isinstance(u, Utterance)]
-    speaker = open_speaker(card, plan.engine, False, len(rows))
+    speaker = open_speaker(card, plan.engine, False, Demand(len(rows)))
     waves: dict[str, list[Waveform]] = {u.id: [] for u in rows}
     for wave in speaker.speak([s for u in rows for s in cut(u)]):
         assert isinstance(wave, Waveform), wave

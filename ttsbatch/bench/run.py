@@ -20,7 +20,7 @@ from ttsbatch.engine.device import use_threads_for
 from ttsbatch.errors import PlanError
 from ttsbatch.models import FAMILIES
 from ttsbatch.models.protocol import CodecLM
-from ttsbatch.types import ModelCard
+from ttsbatch.types import Demand, ModelCard
 
 Part = Literal["step", "prefill", "ar", "codec", "speaker", "e2e"]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -86,7 +86,7 @@ def timings(r: Request) -> Iterator[Timing]:
             yield from bench_references(family.load_encoders(r.card, r.device), r.num_references)
         if not set(r.parts) <= {"e2e", "speaker"}:
             assert family.load_codec_lm is not None
-            model = family.load_codec_lm(r.card, r.device, r.dtype)
+            model = family.load_codec_lm(r.card, r.device, r.dtype, Demand())
             yield from _of_model(r, model, rows, voices[0], folder)
 
 

@@ -64,7 +64,7 @@ Guidance = Annotated[
 ]
 Steps = Annotated[
     int | None,
-    typer.Option(help="Solver steps per patch of latents.", rich_help_panel=ROWS),
+    typer.Option(help="Solver steps per patch of latents, 2 to 100.", rich_help_panel=ROWS),
 ]
 MaxSeconds = Annotated[
     float | None,

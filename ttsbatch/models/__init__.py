@@ -14,7 +14,7 @@ from ttsbatch.errors import ModelError
 from ttsbatch.models.hub import fetch_config, fetch_weights, is_hub_id, read_model_type
 from ttsbatch.models.protocol import CodecLM, ReferenceEncoders, Speaker
 from ttsbatch.plan import EnginePlan
-from ttsbatch.types import ModelCard
+from ttsbatch.types import Demand, ModelCard
 
 if TYPE_CHECKING:
     import torch
@@ -33,7 +33,7 @@ class Family:
 
     open_card: Callable[[str], ModelCard]  # folder or `random:NAME` -> card
     load_speaker: Callable[[ModelCard, EnginePlan], Speaker] | None = None
-    load_codec_lm: Callable[[ModelCard, torch.device, torch.dtype], CodecLM] | None = None
+    load_codec_lm: Callable[[ModelCard, torch.device, torch.dtype, Demand], CodecLM] | None = None
     load_encoders: Callable[[ModelCard, torch.device], ReferenceEncoders] | None = None
     random_prefix: str | None = None  # `random:` names that begin so are this family's
     check_plan: Callable[[EnginePlan], None] | None = None  # PlanError for what it has no use for
@@ -70,7 +70,9 @@ def _qwen3_card(where: str) -> ModelCard:
     return open_card(where)
 
 
-def _qwen3_load(card: ModelCard, device: torch.device, dtype: torch.dtype) -> CodecLM:
+def _qwen3_load(
+    card: ModelCard, device: torch.device, dtype: torch.dtype, _demand: Demand
+) -> CodecLM:
     from ttsbatch.models.qwen3_tts.model import load
 
     return load(card, device, dtype)
@@ -88,10 +90,12 @@ def _voxcpm2_card(where: str) -> ModelCard:
     return open_card(where)
 
 
-def _voxcpm2_load(card: ModelCard, device: torch.device, dtype: torch.dtype) -> CodecLM:
+def _voxcpm2_load(
+    card: ModelCard, device: torch.device, dtype: torch.dtype, demand: Demand
+) -> CodecLM:
     from ttsbatch.models.voxcpm2.model import load
 
-    return load(card, device, dtype)
+    return load(card, device, dtype, demand)
 
 
 FAMILIES: dict[str, Family] = {

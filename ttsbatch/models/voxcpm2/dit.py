@@ -19,7 +19,7 @@ from ttsbatch.kernels.guided_step import guided_step
 from ttsbatch.models.layers import Rotary
 from ttsbatch.models.voxcpm2.blocks import LocalStack, silu_between
 from ttsbatch.models.voxcpm2.config import VoxCPM2Config
-from ttsbatch.models.voxcpm2.flow import Schedule, sinusoids
+from ttsbatch.models.voxcpm2.flow import Schedule, make_schedule
 from ttsbatch.models.voxcpm2.weights import DitWeights
 
 MU_TOKENS = 2
@@ -56,8 +56,7 @@ class LocDiT:
     def schedule(self, most_steps: int) -> Schedule:
         """The solver's tables for rows of up to so many steps."""
         w = self.weights.out_proj[0]
-        embedded, widths = sinusoids(most_steps, self.width, w.dtype)
-        return Schedule(self.embed_time(embedded.to(w.device)), widths.to(w.device))
+        return make_schedule(most_steps, self.width, w.dtype, w.device, self.embed_time)
 
     def embed_time(self, embedded: Tensor) -> Tensor:
         """Sinusoids of times to the time token: [..., E] -> [..., E]."""

@@ -10,10 +10,14 @@ Source: `unified_cfm.py` and `local_dit_v2.py` of package `voxcpm` 2.0.3.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
+
+from ttsbatch.types import FEWEST_STEPS
 
 TIME_SCALE = 1000
 ZERO_SHARE = 0.04  # of the points in time: steps of zero velocity at the start (CFG-Zero*)
@@ -68,21 +72,32 @@ class Schedule:
         return self.width.shape[1]
 
 
-FEWEST_STEPS = 2
-"""One step is a still one: the patch would be the noise itself."""
+def make_schedule(
+    most_steps: int,
+    width: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    embed: Callable[[Tensor], Tensor],
+) -> Schedule:
+    """The tables for rows of up to `most_steps` steps; rows below FEWEST_STEPS are zeros.
 
+    Every number of steps is embedded apart, as a product's last bits depend on its shape: what a
+    row hears does not depend on the steps of others.
 
-def sinusoids(most_steps: int, width: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """The sinusoids [N + 1, K, width] and step widths [N + 1, K] f32 that a `Schedule` is made of.
-
-    Rows below FEWEST_STEPS are zeros.
+    Args:
+        most_steps: FEWEST_STEPS or more.
+        width: of a sinusoid.
+        dtype: of the run.
+        device: for the tables.
+        embed: [n, width] sinusoids to time tokens [n, E].
     """
     counts = range(FEWEST_STEPS, most_steps + 1)
     num_evaluations = max(n - num_still(n) for n in counts)
-    embedded = torch.zeros(most_steps + 1, num_evaluations, width, dtype=dtype)
-    widths = torch.zeros(most_steps + 1, num_evaluations)
+    tokens, widths = [], torch.zeros(most_steps + 1, num_evaluations)
     for n in counts:
         times, dts = (x[num_still(n) :] for x in walk(n, dtype))
-        embedded[n, : len(times)] = sinusoid(times, width)
+        embedded = embed(sinusoid(times, width).to(device))
+        tokens.append(F.pad(embedded, (0, 0, 0, num_evaluations - len(times))))
         widths[n, : len(times)] = dts.float()
-    return embedded, widths
+    missing = torch.zeros_like(tokens[0])
+    return Schedule(torch.stack([missing] * FEWEST_STEPS + tokens), widths.to(device))

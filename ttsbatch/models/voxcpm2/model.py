@@ -32,7 +32,6 @@ from ttsbatch.models.protocol import (
 from ttsbatch.models.text_tokenizer import StandInTokenizer, TextTokenizer
 from ttsbatch.models.voxcpm2.card import MAX_PATCHES
 from ttsbatch.models.voxcpm2.config import VoxCPM2Config
-from ttsbatch.models.voxcpm2.flow import FEWEST_STEPS
 from ttsbatch.models.voxcpm2.network import Network
 from ttsbatch.models.voxcpm2.prompt import Clip, PromptBuilder, PromptLayout, Spoken
 from ttsbatch.models.voxcpm2.references import ClipEncoder
@@ -41,7 +40,7 @@ from ttsbatch.models.voxcpm2.tokenizer import CharTokenizer
 from ttsbatch.models.voxcpm2.vae import CONTEXT_LATENTS, AudioVAE
 from ttsbatch.models.voxcpm2.weights import pack, read_main, read_vae
 from ttsbatch.models.weights import random_weights
-from ttsbatch.types import Failure, ModelCard, Segment
+from ttsbatch.types import FEWEST_STEPS, Demand, Failure, ModelCard, Segment
 
 GUIDANCE, NUM_STEPS = 2.0, 10  # official `cfg_value` and `inference_timesteps`
 MIN_AGE = 3  # frames before the one that may end the row: official `min_len` of 2, which `>` tests
@@ -103,7 +102,7 @@ class VoxCPM2:
             network: on the device.
             vae: on the device.
             tokenizer: of the checkpoint.
-            most_steps: that any row takes; every frame has the evaluations of so many.
+            most_steps: that any row may take; every patch has the evaluations of so many.
         """
         config: VoxCPM2Config = card.config
         self.card, self.config, self.network = card, config, network
@@ -165,8 +164,12 @@ class VoxCPM2:
                 "style: expected one of them"
             )
         steps = u.sampling.steps
-        if steps is not None and not FEWEST_STEPS <= steps <= self.most_steps:
-            return f'"steps" is {steps}; expected {FEWEST_STEPS} to {self.most_steps}'
+        steps = NUM_STEPS if steps is None else steps
+        if not FEWEST_STEPS <= steps <= self.most_steps:
+            return (
+                f"it takes {steps} solver steps; the model was loaded for {FEWEST_STEPS} to "
+                f"{self.most_steps}"
+            )
         return None
 
     def prompt(self, segment: Segment, spoken: Spoken) -> PreparedPrompt:
@@ -175,7 +178,7 @@ class VoxCPM2:
         layout = self.prompts.build(
             spoken,
             GUIDANCE if own.guidance is None else own.guidance,
-            min(NUM_STEPS, self.most_steps) if own.steps is None else own.steps,
+            NUM_STEPS if own.steps is None else own.steps,
         )
         return PreparedPrompt(
             segment=segment,
@@ -337,8 +340,21 @@ class VoxCPM2:
         return host.to(self.device, non_blocking=True)
 
 
-def load(card: ModelCard, device: torch.device, dtype: torch.dtype) -> VoxCPM2:
+def most_steps(demand: Demand) -> int:
+    """The solver steps that a patch needs evaluations for."""
+    return max((NUM_STEPS if n is None else n for n in demand.steps), default=NUM_STEPS)
+
+
+def load(
+    card: ModelCard, device: torch.device, dtype: torch.dtype, demand: Demand | None = None
+) -> VoxCPM2:
     """The model of a card, its weights on the device; the AudioVAE in float32.
+
+    Args:
+        card: of the checkpoint.
+        device: for the weights.
+        dtype: of all but the AudioVAE.
+        demand: of the rows to come: no row may ask for more solver steps; None: they ask none.
 
     Raises:
         ModelError: tensors missing, unknown, misshapen or unreadable.
@@ -357,4 +373,5 @@ def load(card: ModelCard, device: torch.device, dtype: torch.dtype) -> VoxCPM2:
             tokenizer = CharTokenizer(folder, config.vocab_size)
             main, vae = read_main(folder, config), read_vae(folder, config.vae)
         network = Network(config, pack(main, config, device, dtype))
-        return VoxCPM2(card, network, AudioVAE(config.vae, vae, device), tokenizer)
+        decoder = AudioVAE(config.vae, vae, device)
+        return VoxCPM2(card, network, decoder, tokenizer, most_steps(demand or Demand()))

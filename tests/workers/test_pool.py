@@ -135,7 +135,15 @@ def test_a_worker_that_dies_is_named_and_keeps_nobody_waiting(
     started = time.monotonic()
     with pytest.raises(EngineError, match="gpu:0: its process was killed by signal 9"):
         list(pool().speak(said("die", *["text"] * rows_behind)))
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
+
+
+def test_a_worker_that_died_while_nothing_was_asked_of_it_is_named(pool: Pools) -> None:
+    workers = pool(2)
+    workers._workers[1].process.kill()
+    workers._workers[1].process.join()
+    with pytest.raises(EngineError, match="gpu:1: its process was killed by signal 9"):
+        list(workers.speak(said("text", "text")))
 
 
 def test_a_corpus_that_breaks_off_is_told_after_what_came_before(pool: Pools) -> None:
@@ -178,7 +186,7 @@ def test_closing_in_the_middle_waits_for_nothing(pool: Pools) -> None:
     started = time.monotonic()
     spoken.close()
     workers.close()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 30
 
 
 PARENT = """
@@ -204,7 +212,7 @@ def test_workers_go_when_the_run_is_killed(tmp_path: Path) -> None:
         assert len(pids) == 2
         time.sleep(0.2)
         run.kill()
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while any(map(_runs, pids)) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not any(map(_runs, pids))

@@ -98,7 +98,7 @@ class WorkerPool:
         """Speak every segment once; see `models.protocol.Speaker`."""
         self._idle, self._source_error = False, None
         for worker in self._workers:
-            worker.pipe.send(Begin(with_spans=self.stats.on_span is not None))
+            _sent(worker, Begin(with_spans=self.stats.on_span is not None))
         self._feeder = threading.Thread(
             target=self._feed, args=(segments,), name="ttsbatch-feed", daemon=True
         )
@@ -281,7 +281,7 @@ def _groups(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
     yield group
 
 
-def _sent(worker: _Worker, message: Segments | End) -> bool:
+def _sent(worker: _Worker, message: Begin | Segments | End) -> bool:
     """Whether the worker was there to send to; if not, whoever reads from it will notice."""
     try:
         worker.pipe.send(message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,16 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.engine.fake import SPEC, FakeLM
+from ttsbatch.bench.workload import lengths_s
 from ttsbatch.engine.codec_batches import (
-    FULL_FRAMES,
+    FULL_SAMPLES,
+    LENGTHS,
     CodecBatches,
     Piece,
     Shape,
     choose,
+    frames_in,
     lengths_for,
 )
+from ttsbatch.engine.vocode import WAITING_BATCHES, codec_passes
 
 BUCKETS = lengths_for(325)
+FULL_FRAMES = 4096
 
 
 def test_the_longest_pass_is_a_bucket_and_none_is_longer() -> None:
@@ -28,6 +34,42 @@ def test_the_longest_pass_is_a_bucket_and_none_is_longer() -> None:
         assert buckets == sorted(set(buckets))
         assert buckets[-1] == longest
     assert CodecBatches(FakeLM()).buckets[-1] == 325  # window and context
+
+
+def test_passes_of_frames_of_80_ms_have_the_measured_lengths() -> None:
+    assert lengths_for(325) == [*LENGTHS, 325]
+    assert frames_in(FULL_SAMPLES, replace(SPEC, samples_per_frame=1920)) == FULL_FRAMES
+
+
+def test_a_full_batch_is_as_many_samples_whatever_a_frame_holds() -> None:
+    patches = replace(SPEC, samples_per_frame=7680, codec_window_frames=40, codec_context_frames=5)
+    batches = CodecBatches(FakeLM(spec=patches))
+    assert batches.full_frames == FULL_FRAMES // 4
+    assert {40, 45} <= set(batches.buckets)  # windows of a long row are not padded
+    for shape in batches.shapes():
+        assert shape.batch * shape.frames * 7680 <= FULL_SAMPLES
+    assert CodecBatches(FakeLM(spec=patches), 1).full_frames == 1
+
+
+@pytest.mark.parametrize(
+    ("rate_hz", "window", "context", "full", "least"),
+    [(12.5, 300, 25, 4096, 0.75), (6.25, 40, 5, 1024, 0.85)],
+)
+def test_most_of_what_is_decoded_of_a_workload_is_no_padding(
+    rate_hz: float, window: int, context: int, full: int, least: float
+) -> None:
+    buckets, waiting, real, decoded = lengths_for(window + context), [], 0, 0
+    for seconds in lengths_s(2048):
+        passes = codec_passes(max(1, int(seconds * rate_hz)), window, context)
+        waiting += [p.stop - p.start for p in passes]
+        while sum(waiting) >= WAITING_BATCHES["cuda"] * full:
+            waiting.sort()
+            choice = choose(waiting, buckets, full)
+            last = choice.first + choice.count
+            real += sum(waiting[choice.first : last])
+            decoded += choice.shape.batch * choice.shape.frames
+            del waiting[choice.first : last]
+    assert real > least * decoded > 0
 
 
 @given(

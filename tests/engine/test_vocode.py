@@ -88,7 +88,7 @@ def test_a_row_of_any_length_is_put_together_again(num_frames: int) -> None:
 
 @pytest.mark.parametrize("limit", [1, 400, 5200])
 def test_batched_equals_single(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vocode, "CPU_FULL_FRAMES", limit)
+    monkeypatch.setattr(vocode, "CPU_FULL_SAMPLES", limit * PER_FRAME)
     monkeypatch.setitem(vocode.WAITING_BATCHES, "cpu", 2)
     rows = [finished(n, seed=i) for i, n in enumerate([*LENGTHS, 3, 70, 71, 40])]
     together = speak(rows)
@@ -99,7 +99,7 @@ def test_batched_equals_single(limit: int, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_batch_is_no_larger_than_the_limit_and_holds_several(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(vocode, "CPU_FULL_FRAMES", 100)
+    monkeypatch.setattr(vocode, "CPU_FULL_SAMPLES", 100 * PER_FRAME)
     monkeypatch.setitem(vocode.WAITING_BATCHES, "cpu", 2)
     shapes: list[tuple[int, int]] = []
 

@@ -14,7 +14,14 @@ import torch
 from ttsbatch.bench.timing import Timing
 from ttsbatch.bench.workload import REFERENCE_TEXT, write_clip
 from ttsbatch.engine.budget import make_job
-from ttsbatch.engine.codec_batches import FULL_FRAMES, CodecBatches, Piece, Shape
+from ttsbatch.engine.codec_batches import (
+    FULL_SAMPLES,
+    CodecBatches,
+    Piece,
+    Shape,
+    frames_in,
+    scaled,
+)
 from ttsbatch.engine.decode import PREFILL_BUCKETS, DecodeLoop, FinishedFrames
 from ttsbatch.engine.graphs import BucketGraphs
 from ttsbatch.engine.queue import JobQueue, Prefetch, Refusal
@@ -254,9 +261,11 @@ def bench_codec(model: CodecLM, frames: int, batch: int) -> Timing:
 
 def bench_codecs(model: CodecLM) -> list[Timing]:
     """The codec on full batches of short, middling and the longest passes."""
-    longest = model.spec.codec_window_frames + model.spec.codec_context_frames
-    full = FULL_FRAMES if model.device.type == "cuda" else longest
-    return [bench_codec(model, n, max(1, full // n)) for n in (64, 128, longest)]
+    spec = model.spec
+    longest = spec.codec_window_frames + spec.codec_context_frames
+    full = frames_in(FULL_SAMPLES, spec) if model.device.type == "cuda" else longest
+    lengths = *(scaled(n, longest) for n in (64, 128)), longest
+    return [bench_codec(model, n, max(1, full // n)) for n in lengths]
 
 
 def release(model: CodecLM) -> None:

@@ -14,13 +14,18 @@ import torch
 from torch import Tensor
 
 from ttsbatch.errors import EngineError
-from ttsbatch.models.protocol import CodecLM
+from ttsbatch.models.protocol import CodecLM, EngineSpec
 
 LENGTHS = (16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 288)
-"""Frames of a pass; the longest possible pass is added to them."""
-FULL_FRAMES = 4096
-"""Frames of a full batch on a GPU with memory to spare: enough to fill an H200."""
-FEWEST_FULL_FRAMES = 512
+"""Frames of a pass where the longest one has LONGEST; shares of it where it has fewer or more."""
+LONGEST = 325
+FULL_SAMPLES = 4096 * 1920
+"""Samples of a full batch on a GPU with memory to spare: enough to fill an H200.
+
+Samples, not frames, are what activations and time go with: the last layers make one value per
+channel of each. Measured with frames of 1,920 samples.
+"""
+FEWEST_FULL_SAMPLES = 512 * 1920
 """Of a GPU that has little; below, its multiprocessors would idle."""
 SMALL_SHARE = 4
 """A quarter of a full batch has its own graph, for what is left at the end."""
@@ -44,8 +49,18 @@ class Choice:
 
 
 def lengths_for(longest: int) -> list[int]:
-    """The pass lengths up to the longest."""
-    return [n for n in LENGTHS if n < longest] + [longest]
+    """The pass lengths up to the longest, as close to each other for frames of any duration."""
+    return sorted({scaled(n, longest) for n in LENGTHS} | {longest})
+
+
+def scaled(frames: int, longest: int) -> int:
+    """The frames of a pass that is as much of the longest one as `frames` are of LONGEST."""
+    return -(-frames * longest // LONGEST)
+
+
+def frames_in(samples: int, spec: EngineSpec) -> int:
+    """Frames of a batch of so many samples, at least one."""
+    return max(1, samples // spec.samples_per_frame)
 
 
 def choose(lengths: Sequence[int], buckets: Sequence[int], full_frames: int) -> Choice:
@@ -97,9 +112,9 @@ class _Graph:
 class CodecBatches:
     """Decodes batches; on a GPU through graphs, on the caller's current stream."""
 
-    def __init__(self, model: CodecLM, full_frames: int = FULL_FRAMES) -> None:
-        self._model, self.full_frames = model, full_frames
-        spec = model.spec
+    def __init__(self, model: CodecLM, full_samples: int = FULL_SAMPLES) -> None:
+        self._model, spec = model, model.spec
+        self.full_frames = frames_in(full_samples, spec)
         self.buckets = lengths_for(spec.codec_window_frames + spec.codec_context_frames)
         self._graphs: dict[Shape, _Graph] = {}
         self.hits = self.misses = 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from ttsbatch.engine.budget import make_job
-from ttsbatch.engine.codec_batches import FEWEST_FULL_FRAMES, FULL_FRAMES
+from ttsbatch.engine.codec_batches import FEWEST_FULL_SAMPLES, FULL_SAMPLES
 from ttsbatch.engine.decode import DecodeLoop, FinishedFrames
 from ttsbatch.engine.device import is_out_of_memory
 from ttsbatch.engine.isolate import Item, WatchedQueue, isolate
@@ -33,9 +33,8 @@ LOOKAHEAD_PER_SLOT = 4  # jobs sorted by length before they are seated
 MIN_LOOKAHEAD = 256
 WAVEFORMS_AHEAD = 256  # finished rows that wait for the caller: 60 MB at 5 s and 24 kHz
 KV_SHARE_OF_FREE = 0.7  # of what the codec leaves: the rest is prefill and what others take
-CODEC_BYTES_PER_SAMPLE = (
-    1600  # of a full batch: activations of all graphs, 11.7 GiB at 4,096 frames
-)
+CODEC_BYTES_PER_SAMPLE = 1600
+"""Of a full batch: activations of all graphs; 11.7 GiB at 4,096 frames of 1,920 samples."""
 CODEC_SHARE_OF_FREE = 0.25  # at most, while the batch is not the smallest
 CPU_KV_BYTES = 2 << 30
 SWITCH_INTERVAL_S = 5e-4
@@ -122,7 +121,7 @@ class CodecLMSpeaker:
         name = torch.cuda.get_device_name(model.device) if self._cuda else "cpu"
         self.stats.devices = [name]
         self._fallbacks_before = fallbacks.copy()
-        self._codec_frames = self._codec_frames_that_fit()
+        self._codec_samples = self._codec_samples_that_fit()
         self._sizes = choose_sizes(model.spec, model.device, slots, self._kv_bytes(), num_parallel)
         self._keep_codes = keep_codes
         share = 1
@@ -137,8 +136,8 @@ class CodecLMSpeaker:
                 note = f"out of memory with {self._sizes.num_slots} slots; trying {half}"
                 self.stats.notes.append(note)
             self._free_unused()
-            if self._codec_frames is not None:
-                self._codec_frames = max(FEWEST_FULL_FRAMES, self._codec_frames // 2)
+            if self._codec_samples is not None:
+                self._codec_samples = max(FEWEST_FULL_SAMPLES, self._codec_samples // 2)
             share *= 2
             self._sizes = choose_sizes(model.spec, model.device, half, self._kv_bytes() // share)
         self._jobs: JobQueue | None = None
@@ -151,23 +150,21 @@ class CodecLMSpeaker:
         allowed = int(total * torch.cuda.get_per_process_memory_fraction(device))
         return max(0, min(free, allowed - torch.cuda.memory_reserved(device)))
 
-    def _codec_frames_that_fit(self) -> int | None:
-        """Frames of a full codec batch; None on a CPU, which leaves it to the vocoder."""
+    def _codec_samples_that_fit(self) -> int | None:
+        """Samples of a full codec batch; None on a CPU, which leaves it to the vocoder."""
         if not self._cuda:
             return None
-        frame_bytes = CODEC_BYTES_PER_SAMPLE * self._model.spec.samples_per_frame
-        frames = FULL_FRAMES
+        samples = FULL_SAMPLES
         share = CODEC_SHARE_OF_FREE * self._free_bytes()
-        while frames > FEWEST_FULL_FRAMES and frames * frame_bytes > share:
-            frames //= 2
-        return frames
+        while samples > FEWEST_FULL_SAMPLES and samples * CODEC_BYTES_PER_SAMPLE > share:
+            samples //= 2
+        return samples
 
     def _kv_bytes(self) -> int:
         """What KV may take."""
-        if self._codec_frames is None:
+        if self._codec_samples is None:
             return CPU_KV_BYTES
-        frame_bytes = CODEC_BYTES_PER_SAMPLE * self._model.spec.samples_per_frame
-        left = self._free_bytes() - self._codec_frames * frame_bytes
+        left = self._free_bytes() - self._codec_samples * CODEC_BYTES_PER_SAMPLE
         return int(max(left, 0) * KV_SHARE_OF_FREE)
 
     def _allocate(self) -> tuple[DecodeLoop, Vocoder]:
@@ -182,7 +179,7 @@ class CodecLMSpeaker:
             self.stats,
             self._keep_codes,
             after=loop.stream,
-            full_frames=self._codec_frames,
+            full_samples=self._codec_samples,
         )
         return loop, vocoder
 

@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ttsbatch.engine.codec_batches import FULL_FRAMES, CodecBatches, Piece, choose
+from ttsbatch.engine.codec_batches import FULL_SAMPLES, CodecBatches, Piece, choose
 from ttsbatch.engine.decode import FinishedFrames
 from ttsbatch.models.protocol import CodecLM, EngineSpec, host_codes
 from ttsbatch.types import EngineStats, Waveform
 
 WAITING_BATCHES = {"cuda": 3, "cpu": 0}
 """Full batches that wait before one is made: a choice of lengths keeps the padding small."""
-CPU_FULL_FRAMES = 400  # of a batch on a CPU
+CPU_FULL_SAMPLES = 400 * 1920  # of a batch on a CPU
 COPIES_IN_FLIGHT = 4
 
 
@@ -92,7 +92,7 @@ class Vocoder:
         keep_codes: bool,
         after: torch.cuda.Stream | None = None,
         use_graphs: bool = True,
-        full_frames: int | None = None,
+        full_samples: int | None = None,
     ) -> None:
         """On a GPU, capture the codec's graphs.
 
@@ -102,7 +102,7 @@ class Vocoder:
             keep_codes: waveforms carry their codes.
             after: the stream that frames are made on; None: the current one.
             use_graphs: off for tests that compare.
-            full_frames: frames of a full batch; None: what fills the device.
+            full_samples: samples of a full batch; None: what fills the device.
 
         Raises:
             EngineError: a codec pass cannot be captured.
@@ -111,10 +111,10 @@ class Vocoder:
         self._after = after
         self._waiting: list[tuple[_Row, int]] = []
         self._flying: deque[_Batch] = deque()
-        if full_frames is None:
-            full_frames = FULL_FRAMES if model.device.type == "cuda" else CPU_FULL_FRAMES
-        self._batches = CodecBatches(model, full_frames)
-        self._enough = max(1, WAITING_BATCHES[model.device.type] * full_frames)
+        if full_samples is None:
+            full_samples = FULL_SAMPLES if model.device.type == "cuda" else CPU_FULL_SAMPLES
+        self._batches = CodecBatches(model, full_samples)
+        self._enough = max(1, WAITING_BATCHES[model.device.type] * self._batches.full_frames)
         self._stream: torch.cuda.Stream | None = None
         if model.device.type == "cuda":
             self._stream = torch.cuda.Stream(model.device)

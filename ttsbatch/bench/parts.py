@@ -90,12 +90,22 @@ def bench_step(
         folder: where a reference may be written.
         frames: timed ones.
         around: is entered around the timed frames (a profiler).
+
+    Raises:
+        PlanError: a context that the model or the shortest prompt has no room for.
     """
     release(model)
     stats, fell = EngineStats(), fallbacks.copy()
     longest = -(-(context + frames + 64) // PAGE_SIZE) * PAGE_SIZE
+    if longest > model.spec.max_positions:
+        raise PlanError(
+            f"--context is {context}; {model.card.name} has {model.spec.max_positions} positions, "
+            f"of which the timed frames need {longest - context}"
+        )
     loop = DecodeLoop(model, slots, pages_for(slots, longest), longest, stats)
     row = row_of_positions(model, context - frames // 2, voice, folder)
+    # One frame more warms up; a row that is over costs less than one that goes on.
+    row["max_seconds"] = max(row["max_seconds"], (frames + 2) / model.spec.frame_rate_hz)
     jobs = jobs_of(model, [row | {"id": str(i)} for i in range(slots)])
     seconds = loop.time_frames(jobs, frames, around)
     positions = jobs[0].prompt.num_positions + frames // 2
@@ -131,14 +141,17 @@ def row_of_positions(
         def lengthened(by: int) -> dict[str, Any]:
             return row | {"text": " ".join(["a"] * by)}
 
-    (short,) = jobs_of(model, [lengthened(1 + clones)])
-    missing = positions - short.prompt.num_positions
+    first, tried = 1 + clones, 16
+    short, longer = (
+        job.prompt.num_positions
+        for job in jobs_of(model, [lengthened(first), lengthened(first + tried)])
+    )
+    missing = positions - short
     if missing < 0:
         raise PlanError(
-            f"--context leaves {positions} positions to the prompt; expected at least "
-            f"{short.prompt.num_positions}"
+            f"--context leaves {positions} positions to the prompt; expected at least {short}"
         )
-    return lengthened(missing + 1 + clones)
+    return lengthened(first + missing * tried // (longer - short))  # a word may be several
 
 
 def bench_prefill(model: CodecLM, rows: list[dict[str, Any]]) -> list[Timing]:

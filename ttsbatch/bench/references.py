@@ -1,4 +1,4 @@
-"""Reference clips to voice vectors and codes: many at once, each encoder alone."""
+"""Reference clips to voice vectors, codes or latents: many at once, each encoder alone."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ def bench_references(encoders: ReferenceEncoders, count: int) -> list[Timing]:
 
     `audio_seconds` are those of the clips.
     """
-    made = [torch.from_numpy(clip(n)).to(encoders.device) for n in range(min(count, DISTINCT))]
+    noise = [clip(n, REFERENCE_S, encoders.sample_rate_hz) for n in range(min(count, DISTINCT))]
+    made = [torch.from_numpy(samples).to(encoders.device) for samples in noise]
     clips = [made[n % len(made)] for n in range(count)]
-    return [
-        _time("speaker", encoders.embed, clips, encoders.device),
-        _time("codec encoder", encoders.encode, clips, encoders.device),
-    ]
+    with torch.inference_mode():
+        parts = encoders.parts().items()
+        return [_time(name, call, clips, encoders.device) for name, call in parts]
 
 
 def _time(

@@ -48,7 +48,19 @@ class Request:
         """The parts to time."""
         if self.part is not None:
             return (self.part,)
-        return tuple(p for p in PARTS if p != "speaker" or self.card.needs_reference)
+        return tuple(p for p in PARTS if p != "speaker" or self.clones)
+
+    @property
+    def clones(self) -> bool:
+        """Whether the model makes anything of reference clips."""
+        return "ref_audio" in self.card.options
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The parts that have no meaning for the model, and why."""
+        if self.clones or self.part is not None:
+            return {}
+        return {"speaker": f"{self.card.name} clones nothing"}
 
     def check(self) -> None:
         """See that it can be done, before anything is loaded.
@@ -59,8 +71,9 @@ class Request:
         card = self.card
         if FAMILIES[card.family].load_codec_lm is None:
             raise PlanError(f"--model is {card.name!r}; only codec-LM models have parts to time")
-        if self.part == "speaker" and not card.needs_reference:
-            raise PlanError(f"--part speaker: {card.name} clones nothing; expected a Base model")
+        if self.part == "speaker" and not self.clones:
+            message = f"--part speaker: {card.name} clones nothing; expected a model that does"
+            raise PlanError(message)
         if (self.trace or self.kernels is not None) and "step" not in self.parts:
             raise PlanError("--trace and --kernels are of the step; expected --part step")
         if self.timeline and "e2e" not in self.parts:

@@ -15,7 +15,7 @@ from ttsbatch.errors import PlanError
 from ttsbatch.types import ModelCard
 
 Variant = Literal["named", "cloning", "embedding"]
-"""A named (or described) voice; clones in context; clones by the speaker vector alone."""
+"""A named, described or made up voice; clones in context; clones without the clip's text."""
 
 MEAN_S, SIGMA, LONGEST_S, SHORTEST_S = 5.0, 0.6, 20.0, 0.5
 CHARS_PER_S = 14.0
@@ -69,13 +69,18 @@ def voices_of(
     """
     if variant is None:
         variant = "cloning" if card.needs_reference else "named"
-    if card.needs_reference != (variant != "named"):
-        expected = "cloning or embedding" if card.needs_reference else "named"
-        raise PlanError(f"--variant is {variant!r}; expected {expected} for {card.name}")
+    expected: list[Variant] = [] if card.needs_reference else ["named"]
+    if "ref_audio" in card.options:
+        expected += ["cloning", "embedding"]
+    if variant not in expected:
+        choices = " or ".join(expected)
+        raise PlanError(f"--variant is {variant!r}; expected {choices} for {card.name}")
     if variant == "named":
         if card.voices:
             return [{"voice": card.voices[0]}]
-        return [{"instruct": DESCRIPTION}] if "instruct" in card.options else [{}]
+        # What could clone a voice and has none makes up one by itself.
+        is_described = "instruct" in card.options and "ref_audio" not in card.options
+        return [{"instruct": DESCRIPTION}] if is_described else [{}]
     text = {"ref_text": REFERENCE_TEXT} if variant == "cloning" else {}
     clips = [write_clip(folder / f"ref-{n:03d}.wav", n) for n in range(num_references)]
     return [{"ref_audio": str(clip), **text} for clip in clips]
@@ -90,10 +95,12 @@ def write_clip(path: Path, seed: int, seconds: float = REFERENCE_S) -> Path:
     return path.resolve()
 
 
-def clip(seed: int, seconds: float = REFERENCE_S) -> np.ndarray:
+def clip(
+    seed: int, seconds: float = REFERENCE_S, sample_rate_hz: int = REFERENCE_RATE_HZ
+) -> np.ndarray:
     """[N] float32 samples in -1..1 of such noise, different for each seed."""
     rng = np.random.default_rng(seed)
-    samples = round(seconds * REFERENCE_RATE_HZ)
+    samples = round(seconds * sample_rate_hz)
     knots = max(2, round(5 * seconds))
     envelope = np.interp(np.arange(samples), np.linspace(0, samples, knots), rng.random(knots))
     noise = 0.3 * envelope * rng.standard_normal(samples)

@@ -49,8 +49,8 @@ def bench(
     variant: Annotated[
         Variant | None,
         typer.Option(
-            help="A named voice; clips cloned in context; clips cloned by their embedding alone.",
-            show_default="cloning if the model clones, else named",
+            help="A named voice, or the model's own; clips cloned in context; clips without text.",
+            show_default="cloning if the model does nothing else, else named",
         ),
     ] = None,
     references: Annotated[int, typer.Option(help="Distinct clips of 6 s to clone.", min=1)] = 64,
@@ -103,6 +103,8 @@ def bench(
     about = describe(card.name, where, kind)
     if not as_json:
         print("  ".join(f"{k} {v}" for k, v in about.items()), file=sys.stderr)
+        for name, why in request.left_out.items():
+            print(f"left out: {name}: {why}", file=sys.stderr)
     done: list[Timing] = []
     for timing in timings(request):
         done.append(timing)
@@ -110,6 +112,7 @@ def bench(
             _print(timing)
     if as_json:
         values: dict[str, Any] = {"about": about, "timings": [t.to_json() for t in done]}
+        values["left_out"] = request.left_out
         if table is not None:
             values["kernels"] = [k.to_json() for k in table]
         print(json.dumps(values, indent=2))

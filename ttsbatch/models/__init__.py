@@ -98,6 +98,12 @@ def _voxcpm2_load(
     return load(card, device, dtype, demand)
 
 
+def _voxcpm2_encoders(card: ModelCard, device: torch.device) -> ReferenceEncoders:
+    from ttsbatch.models.voxcpm2.encoders import load_encoders
+
+    return load_encoders(card, device)
+
+
 FAMILIES: dict[str, Family] = {
     "hibari": Family(
         _hibari_card,
@@ -114,6 +120,7 @@ FAMILIES: dict[str, Family] = {
     "voxcpm2": Family(
         _voxcpm2_card,
         load_codec_lm=_voxcpm2_load,
+        load_encoders=_voxcpm2_encoders,
         random_prefix="voxcpm2",
     ),
 }

@@ -214,14 +214,22 @@ class CodecLM(Protocol):
 class ReferenceEncoders(Protocol):
     """What a family that clones makes of reference clips, apart from the rest of the model."""
 
-    device: torch.device
-
-    def embed(self, clips: list[Tensor]) -> Tensor:
-        """[N_i] f32 mono clips at 24 kHz to their voice vectors [len(clips), E]."""
+    @property
+    def device(self) -> torch.device:
+        """Where they are, and the clips."""
         ...
 
-    def encode(self, clips: list[Tensor]) -> list[Tensor]:
-        """[N_i] f32 mono clips at 24 kHz to their codes, [R_i, Q] int64 each."""
+    @property
+    def sample_rate_hz(self) -> int:
+        """Of the clips."""
+        ...
+
+    def parts(self) -> dict[str, Callable[[list[Tensor]], object]]:
+        """Each encoder by name: it takes [N_i] f32 mono clips on the device.
+
+        "speaker" makes their voice vectors, "codec encoder" their codes or latents; a family may
+        lack either.
+        """
         ...
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,14 +30,19 @@ class Encoders:
     device: torch.device
     speaker: SpeakerEncoder
     codec: CodecEncoder
+    sample_rate_hz: int = 24_000
 
     def embed(self, clips: list[Tensor]) -> Tensor:
-        """See `models.protocol.ReferenceEncoders`."""
+        """[N_i] f32 mono clips to their voice vectors [len(clips), E]."""
         return self.speaker.embed_clips(clips)
 
     def encode(self, clips: list[Tensor]) -> list[Tensor]:
-        """See `models.protocol.ReferenceEncoders`."""
+        """[N_i] f32 mono clips to their codes, [R_i, Q] int64 each."""
         return self.codec.encode_clips(clips)
+
+    def parts(self) -> dict[str, Callable[[list[Tensor]], object]]:
+        """See `models.protocol.ReferenceEncoders`."""
+        return {"speaker": self.embed, "codec encoder": self.encode}
 
 
 def load_encoders(card: ModelCard, device: torch.device) -> Encoders:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -37,13 +37,12 @@ class ClipEncoder:
     def __call__(self, clips: Sequence[Clip]) -> list[EncodedClip]:
         """The clips on the device, in their order."""
         missing = {(c.key, c.padded): c for c in clips if (c.key, c.padded) not in self._kept}
-        rows = sorted(missing.items(), key=lambda item: len(item[1].samples))
-        while rows:
-            longest = rows[-1][1].num_patches(self._config) * self._config.patch_samples_in
-            batch = rows[-max(1, BATCH_SAMPLES // longest) :]
-            del rows[-len(batch) :]
-            for (key, _), encoded in zip(batch, self._encode([c for _, c in batch]), strict=True):
-                self._kept[key] = encoded
+        rows = list(missing.values())
+        patch = self._config.patch_samples_in
+        for batch in in_batches([c.num_patches(self._config) * patch for c in rows]):
+            own = [rows[i] for i in batch]
+            for clip, encoded in zip(own, self._encode(own), strict=True):
+                self._kept[clip.key, clip.padded] = encoded
         found = []
         for c in clips:
             self._kept.move_to_end((c.key, c.padded))
@@ -76,3 +75,12 @@ class ClipEncoder:
         short = num_patches * self._config.patch_samples_in - len(samples)
         left = short if clip.padded == "left" else 0
         return F.pad(samples, (left, length - left - len(samples)))
+
+
+def in_batches(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """The places of clips of so many samples, in batches of about one length, longest first."""
+    left = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    while left:
+        batch = left[-max(1, BATCH_SAMPLES // lengths[left[-1]]) :]
+        del left[-len(batch) :]
+        yield batch

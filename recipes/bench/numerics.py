@@ -11,20 +11,15 @@ from float32 than the unfused one by more than `DRIFT`. Takes about a minute on 
 from __future__ import annotations
 
 import argparse
-import importlib
-import pkgutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from unittest.mock import patch
 
 import torch
+from plain_torch import kernels_on
 from torch import Tensor
 
 import ttsbatch
-from ttsbatch import kernels
 from ttsbatch.bench.parts import pages_for
 from ttsbatch.bench.workload import workload
 from ttsbatch.engine.budget import make_job
@@ -239,27 +234,6 @@ def record(
     if not bool((rows.age == num_frames).all()):
         raise SystemExit(f"rows of {rows.age.tolist()} frames; expected {num_frames} of each")
     return Recording(*(torch.stack(x) for x in zip(*frames, strict=True)))
-
-
-@contextmanager
-def kernels_on(fused: bool) -> Iterator[None]:
-    """Unfused: every operation takes its reference, on whatever device.
-
-    But for the sampler: greedily it gives the same ids, and its reference sorts all logits.
-    """
-    if fused:
-        yield
-        return
-    modules = [
-        importlib.import_module(f"{kernels.__name__}.{m.name}")
-        for m in pkgutil.iter_modules(kernels.__path__)
-        if not m.ispkg and m.name != "sampler"
-    ]
-    with ExitStack() as patches:
-        for module in modules:
-            if hasattr(module, "runs_kernel"):
-                patches.enter_context(patch.object(module, "runs_kernel", lambda tensor: False))
-        yield
 
 
 def compare(name: str, run: Recording, right: Recording) -> dict[str, float]:

@@ -30,7 +30,7 @@ from ttsbatch.errors import EngineError, PlanError
 from ttsbatch.kernels.launch import fallbacks
 from ttsbatch.models.protocol import PAGE_SIZE, CodecLM, PreparedPrompt
 from ttsbatch.text.duration import expected_seconds
-from ttsbatch.types import AUTO, EngineStats, Segment, Utterance
+from ttsbatch.types import AUTO, EngineStats, Sampling, Segment, Utterance
 
 REPEATS = 5  # of prefill and codec passes
 STEP_FRAMES = 32
@@ -57,6 +57,7 @@ def jobs_of(model: CodecLM, rows: list[dict[str, Any]]) -> list[Job]:
             ref_audio=row.get("ref_audio"),
             ref_text=row.get("ref_text"),
             max_seconds=row["max_seconds"],
+            sampling=Sampling(steps=row.get("steps")),
         )
         expected_s = expected_seconds(row["text"], AUTO)
         prompt = model.prepare(Segment(utterance, 0, row["text"], expected_s=expected_s))
@@ -79,6 +80,7 @@ def bench_step(
     folder: Path,
     frames: int = STEP_FRAMES,
     around: AbstractContextManager[Any] | None = None,
+    use_graphs: bool = True,
 ) -> Timing:
     """Milliseconds of one frame of all slots, each row at about `context` positions.
 
@@ -90,6 +92,7 @@ def bench_step(
         folder: where a reference may be written.
         frames: timed ones.
         around: is entered around the timed frames (a profiler).
+        use_graphs: off for what compares.
 
     Raises:
         PlanError: a context that the model or the shortest prompt has no room for.
@@ -102,7 +105,7 @@ def bench_step(
             f"--context is {context}; {model.card.name} has {model.spec.max_positions} positions, "
             f"of which the timed frames need {longest - context}"
         )
-    loop = DecodeLoop(model, slots, pages_for(slots, longest), longest, stats)
+    loop = DecodeLoop(model, slots, pages_for(slots, longest), longest, stats, use_graphs)
     row = row_of_positions(model, context - frames // 2, voice, folder)
     # One frame more warms up; a row that is over costs less than one that goes on.
     row["max_seconds"] = max(row["max_seconds"], (frames + 2) / model.spec.frame_rate_hz)

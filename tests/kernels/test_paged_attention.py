@@ -61,10 +61,30 @@ def test_length_bound_does_not_change_the_output(device, error):
     assert error(reference.paged_attention(**wider), expected) <= 2e-6
 
 
+@pytest.mark.parametrize(
+    ("max_length", "num_programs", "splits"),
+    [
+        (1024, 2048, 1),
+        (1024, 128, 1),
+        (1100, 2048, 3),
+        (100_000, 2048, 16),
+        (1024, 64, 2),  # half of the device would idle
+        (1024, 16, 4),
+        (1024, 1, 4),  # a part has 256 tokens to read, or the merge costs more
+        (250, 1, 1),
+        (1100, 1, 5),
+        (100_000, 1, 16),
+    ],
+)
+def test_contexts_are_split_where_they_are_long_or_programs_are_few(
+    max_length, num_programs, splits
+):
+    assert module.splits_for(max_length, num_programs) == splits
+
+
 def test_long_contexts_are_split(device, error):
     arguments = case([1100, 30], 2, 1, 16, torch.float32, device)
-    assert module.splits_for(1024) == 1
-    assert module.splits_for(1100) == 3
+    assert module.splits_for(1100, 5) == 5
     found = module.paged_attention(**arguments)
     assert error(found, reference.paged_attention(**arguments)) <= 2e-6
 

@@ -26,7 +26,9 @@ from ttsbatch.models.protocol import CodecLM, Seat
 from ttsbatch.types import EngineStats, FinishReason
 
 FRAMES_PER_ROUND = {"cuda": 4, "cpu": 1}
-"""On a GPU the host must stay ahead of the device; on a CPU nothing overlaps."""
+"""Of ROUND_RATE_HZ. On a GPU the host must stay ahead of the device; on a CPU nothing overlaps."""
+ROUND_RATE_HZ = 12.5
+"""A round is so much audio at every frame rate: its last frames idle where a row has ended."""
 SHORT_BOUNDS = (1024,)
 """Context lengths with a graph of their own: what one-pass attention takes."""
 FEWEST_SLOTS_CAPTURED = 16
@@ -92,7 +94,8 @@ class DecodeLoop:
         )
         self._state: Any = model.new_state(num_slots, num_pages, max_positions)
         self._scheduled: dict[int, int] = {}  # generation -> frames launched
-        self._frames_per_round = FRAMES_PER_ROUND[model.device.type]
+        per_round = FRAMES_PER_ROUND[model.device.type] * spec.frame_rate_hz / ROUND_RATE_HZ
+        self._frames_per_round = max(1, round(per_round))
         # Above the codec's stream: a frame is many short kernels, which must not queue behind it.
         self.stream = (
             torch.cuda.Stream(model.device, priority=-1) if model.device.type == "cuda" else None

@@ -23,6 +23,8 @@ from ttsbatch.kernels.reference import paged_attention as reference
 
 ONE_PASS_LENGTH = 1024
 TOKENS_PER_SPLIT = 512
+FULL_PROGRAMS = 128  # about one for every multiprocessor
+FEWEST_TOKENS_PER_SPLIT = 256
 MAX_SPLITS = 16
 LOG2_E = 1.4426950408889634
 
@@ -150,8 +152,9 @@ def paged_attention(
         block_table: [S, max_pages] int32, the pages of each slot in order; rows contiguous.
         positions: [S] int32 or int64, of the newest token; a slot has `positions + 1` tokens.
         max_length: no slot has more tokens than this. Known to the host, as it chooses the path:
-            one pass up to 1,024, beyond that splits of about 512 and a second launch to merge.
-        num_splits: take this many splits instead; pays when slots are few.
+            one pass up to 1,024, beyond that splits of about 512 and a second launch to merge, and
+            more splits where slots are few.
+        num_splits: take this many splits instead.
         tile: how a program reads the cache.
 
     Returns:
@@ -170,7 +173,7 @@ def paged_attention(
         raise ValueError(
             f"q must be contiguous with a multiple of {num_kv_heads} heads; found {num_q_heads}"
         )
-    splits = splits_for(max_length) if num_splits is None else num_splits
+    splits = num_splits or splits_for(max_length, num_slots * num_kv_heads)
     out = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     partials, maxima, sums = out, None, None
     if splits > 1:
@@ -215,8 +218,15 @@ def paged_attention(
     return out
 
 
-def splits_for(max_length: int) -> int:
-    """How many parts a context of at most `max_length` tokens is read in."""
-    if max_length <= ONE_PASS_LENGTH:
-        return 1
-    return min(cdiv(max_length, TOKENS_PER_SPLIT), MAX_SPLITS)
+def splits_for(max_length: int, num_programs: int) -> int:
+    """How many parts a context of at most `max_length` tokens is read in.
+
+    Args:
+        max_length: tokens.
+        num_programs: of one part, a slot and a KV head each. While they leave multiprocessors idle,
+            more parts keep a step from growing with the context.
+    """
+    splits = 1 if max_length <= ONE_PASS_LENGTH else cdiv(max_length, TOKENS_PER_SPLIT)
+    idle_share = cdiv(FULL_PROGRAMS, num_programs)
+    splits = max(splits, min(idle_share, cdiv(max_length, FEWEST_TOKENS_PER_SPLIT)))
+    return min(splits, MAX_SPLITS)

@@ -1,0 +1,39 @@
+"""The machine code of every kernel: what the interpreter of the other tests cannot tell."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import ttsbatch.kernels
+
+SHARED_BYTES = 227 * 1024  # of a program on an H100 or H200
+MODELS = ("random:qwen3-tts-1.7b-base", "random:voxcpm2")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="kernels run there")
+def test_every_kernel_of_a_run_compiles_and_fits() -> None:
+    command = [sys.executable, "-W", "ignore", "-m", "tests.kernels.compile_for_hopper", *MODELS]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    found: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [line for line in found if "error" in line] == []
+    assert [line for line in found if line["shared"] > SHARED_BYTES] == []
+    assert {line["kernel"] for line in found} == kernels()
+
+
+def kernels() -> set[str]:
+    """Their names in the source."""
+    folder = Path(ttsbatch.kernels.__file__).parent
+    return {
+        name
+        for path in folder.glob("*.py")
+        for name in re.findall(r"^def (_\w+_kernel)\(", path.read_text("utf8"), re.MULTILINE)
+    }

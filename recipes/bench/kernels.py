@@ -1,4 +1,4 @@
-"""All kernel benches at the shapes of Qwen3-TTS 1.7B and VoxCPM2, on a CUDA device.
+"""All kernel benches at the shapes of published models, on a CUDA device; one table, printed last.
 
     python recipes/bench/kernels.py [--slots 64,256,512] [--compiled 256] [--sweep]
 
@@ -35,6 +35,7 @@ OPERATIONS = (
     "noise",
     "local_attention",
     "guided_step",
+    "depthwise_conv",
 )
 
 

@@ -10,82 +10,23 @@ without a trip through memory.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
 from ttsbatch.kernels.causal_conv_tiles import Tile, takes_pointwise, tile_for
+from ttsbatch.kernels.conv_finish import (
+    Pointwise,
+    Table,
+    activate,
+    check_tensors,
+    finish,
+    named_tables,
+    square,
+)
 from ttsbatch.kernels.launch import cdiv, jit, runs_kernel, tensor_descriptor, tl
 from ttsbatch.kernels.reference import causal_conv as reference
 
 __all__ = ["Pointwise", "Tile", "causal_conv", "pack_conv", "pack_upsampling"]
-
-
-class Pointwise(NamedTuple):
-    """A 1x1 convolution in the same launch: v becomes bias + SnakeBeta(v) @ weight."""
-
-    snake: tuple[Tensor, Tensor]  # alpha, inv_beta: [C] f32
-    weight: Tensor  # [C, C] in the dtype of x, contiguous; from channel, to channel
-    bias: Tensor  # [C] f32
-
-
-@jit()
-def _snake(value, alpha, inv_beta):
-    # sin^2 has period pi and is an even polynomial of the distance to the nearest multiple: 1e-7
-    # off, in half the instructions of a sine. Adding 1.5 * 2^23 rounds; the cap binds only where
-    # float32 no longer resolves a period.
-    turns = value * (alpha * 0.3183098861837907)
-    away = turns - ((turns + 12582912.0) - 12582912.0)
-    u = tl.minimum(away * away, 0.25)
-    bump = 12.990730285644531 + u * -3.2729458808898926
-    bump = -30.085952758789062 + u * bump
-    bump = 42.72538375854492 + u * bump
-    bump = -32.469581604003906 + u * bump
-    bump = 9.869603157043457 + u * bump
-    return value + (u * bump) * inv_beta
-
-
-@jit()
-def _activate(total, columns, bias, alpha, inv_beta, C, COLUMNS):
-    """SnakeBeta of the sum and its bias; 0 in the columns that pad the tile."""
-    in_width = columns < COLUMNS
-    channel = columns % C
-    return _snake(
-        total + tl.load(bias + channel, mask=in_width, other=0.0)[None, :],
-        tl.load(alpha + channel, mask=in_width, other=0.0)[None, :],
-        tl.load(inv_beta + channel, mask=in_width, other=0.0)[None, :],
-    )
-
-
-@jit()
-def _square(weight, rows, columns, C):
-    """A part of a [C, C] matrix, zeros outside."""
-    inside = (rows < C)[:, None] & (columns < C)[None, :]
-    return tl.load(weight + rows[:, None] * C + columns[None, :], mask=inside, other=0.0)
-
-
-@jit()
-def _finish(
-    total, columns, row, in_item, bias, alpha, inv_beta, residual, raw, activated, C, COLUMNS
-):
-    """Bias, residual, stores; `row` and the pointers are relative to the tile's first row."""
-    in_width = columns < COLUMNS
-    channel = columns % C
-    value = total + tl.load(bias + channel, mask=in_width, other=0.0)[None, :]
-    place = row[:, None] * COLUMNS + columns[None, :]
-    real = in_item[:, None] & in_width[None, :]
-    if residual is not None:
-        value += tl.load(residual + place, mask=real, other=0.0).to(tl.float32)
-    if raw is not None:
-        tl.store(raw + place, value.to(raw.dtype.element_ty), mask=real)
-    if activated is not None:
-        value = _snake(
-            value,
-            tl.load(alpha + channel, mask=in_width, other=0.0)[None, :],
-            tl.load(inv_beta + channel, mask=in_width, other=0.0)[None, :],
-        )
-        tl.store(activated + place, value.to(activated.dtype.element_ty), mask=real)
 
 
 # Not specialised by lengths and dilation, so that a layer is compiled once for all batches, and the
@@ -98,6 +39,8 @@ def _causal_conv_kernel(
     bias,  # [C] f32
     alpha,
     inv_beta,
+    affine_scale,  # or none
+    affine_shift,
     residual,  # [B, N, COLUMNS], as are the outputs
     raw,
     activated,
@@ -197,18 +140,18 @@ def _causal_conv_kernel(
 
     if point_weight is not None:
         kind: tl.constexpr = point_weight.dtype.element_ty
-        middle = _activate(total, columns, bias, point_alpha, point_inv_beta, C, COLUMNS).to(kind)
-        part = _square(point_weight, columns, columns, C)
+        middle = activate(total, columns, bias, point_alpha, point_inv_beta, C, COLUMNS).to(kind)
+        part = square(point_weight, columns, columns, C)
         total = tl.dot(middle, part, input_precision=PRECISION)
         if MORE > 0:
-            more_middle = _activate(
+            more_middle = activate(
                 more_total, more_columns, bias, point_alpha, point_inv_beta, C, COLUMNS
             ).to(kind)
-            part = _square(point_weight, more_columns, columns, C)
+            part = square(point_weight, more_columns, columns, C)
             total = tl.dot(more_middle, part, total, input_precision=PRECISION)
-            part = _square(point_weight, columns, more_columns, C)
+            part = square(point_weight, columns, more_columns, C)
             more_total = tl.dot(middle, part, input_precision=PRECISION)
-            part = _square(point_weight, more_columns, more_columns, C)
+            part = square(point_weight, more_columns, more_columns, C)
             more_total = tl.dot(more_middle, part, more_total, input_precision=PRECISION)
         bias = point_bias
     if residual is not None:
@@ -217,11 +160,24 @@ def _causal_conv_kernel(
         raw += start * COLUMNS
     if activated is not None:
         activated += start * COLUMNS
-    _finish(
-        total, columns, row, in_item, bias, alpha, inv_beta, residual, raw, activated, C, COLUMNS
+    finish(
+        total,
+        columns,
+        row,
+        in_item,
+        bias,
+        alpha,
+        inv_beta,
+        affine_scale,
+        affine_shift,
+        residual,
+        raw,
+        activated,
+        C,
+        COLUMNS,
     )
     if MORE > 0:
-        _finish(
+        finish(
             more_total,
             more_columns,
             row,
@@ -229,6 +185,8 @@ def _causal_conv_kernel(
             bias,
             alpha,
             inv_beta,
+            affine_scale,
+            affine_shift,
             residual,
             raw,
             activated,
@@ -243,7 +201,8 @@ def causal_conv(
     bias: Tensor,
     *,
     dilation: int = 1,
-    snake: tuple[Tensor, Tensor] | None = None,
+    snake: Table | None = None,
+    affine: Table | None = None,
     residual: Tensor | None = None,
     raw: Tensor | None = None,
     pointwise: Pointwise | None = None,
@@ -262,6 +221,7 @@ def causal_conv(
         dilation: rows between taps.
         snake: (alpha, inv_beta), each [C] f32, as `snake_beta` takes them: also give SnakeBeta
             of v.
+        affine: (scale, shift), each [C] f32: SnakeBeta of v * scale + shift instead.
         residual: [B, N * r, C] float, contiguous, added to v.
         raw: [B, N * r, C] float, contiguous: is filled with v. May be `residual` itself.
         pointwise: comes before the residual; r = 1 and a tile that spans all channels.
@@ -277,7 +237,7 @@ def causal_conv(
     batch, length, width = x.shape
     taps, _, columns = weight.shape
     channels = bias.shape[0]
-    _check(x, weight, bias, snake, residual, raw, pointwise)
+    _check(x, weight, bias, snake, affine, residual, raw, pointwise)
     if not runs_kernel(x):
         return reference.causal_conv(
             x,
@@ -285,6 +245,7 @@ def causal_conv(
             bias,
             dilation=dilation,
             snake=snake,
+            affine=affine,
             residual=residual,
             raw=raw,
             pointwise=pointwise,
@@ -300,6 +261,7 @@ def causal_conv(
     if pointwise is not None and not (takes_pointwise(tile, columns) if x.is_cuda else spans):
         raise ValueError(f"{tile} can't take a 1x1 convolution of {columns} channels along")
     alpha, inv_beta = snake or (None, None)
+    scale, shift = affine or (None, None)
     point: tuple[Tensor | None, ...] = (None, None, None, None)
     if pointwise is not None:
         point = (*pointwise.snake, pointwise.weight, pointwise.bias)
@@ -325,6 +287,8 @@ def causal_conv(
         bias,
         alpha,
         inv_beta,
+        scale,
+        shift,
         residual,
         raw,
         activated,
@@ -372,7 +336,8 @@ def _check(
     x: Tensor,
     weight: Tensor,
     bias: Tensor,
-    snake: tuple[Tensor, Tensor] | None,
+    snake: Table | None,
+    affine: Table | None,
     residual: Tensor | None,
     raw: Tensor | None,
     pointwise: Pointwise | None,
@@ -387,30 +352,20 @@ def _check(
             f"weight is {tuple(weight.shape)} {weight.dtype}; expected (taps, {width}, a multiple "
             f"of {channels}) {x.dtype}"
         )
-    out_shape = (batch, length * (columns // channels), channels)
-    each = (channels,)
-    wanted: list[tuple[str, Tensor | None, tuple[int, ...]]] = [
-        ("x", x, tuple(x.shape)),
-        ("weight", weight, tuple(weight.shape)),
-        ("residual", residual, out_shape),
-        ("raw", raw, out_shape),
-    ]
-    tables = [("bias", bias)]
-    if snake is not None:
-        tables += [("alpha", snake[0]), ("inv_beta", snake[1])]
-    if pointwise is not None:
-        if columns != channels or pointwise.weight.dtype != x.dtype:
-            raise ValueError(
-                f"a 1x1 convolution of {pointwise.weight.dtype} after {columns // channels} rows "
-                f"per row of {x.dtype}; expected the same dtype and 1 row"
-            )
-        wanted.append(("pointwise.weight", pointwise.weight, (channels, channels)))
-        tables += [("pointwise.bias", pointwise.bias)]
-        tables += zip(("pointwise.alpha", "pointwise.inv_beta"), pointwise.snake, strict=True)
-    for name, table in tables:
-        wanted.append((name, table, each))
-        if table.dtype != torch.float32:
-            raise ValueError(f"{name} is {table.dtype}; expected torch.float32")
-    for name, tensor, shape in wanted:
-        if tensor is not None and (tensor.shape != shape or not tensor.is_contiguous()):
-            raise ValueError(f"{name} is {tuple(tensor.shape)}; expected {shape}, contiguous")
+    out_shape = batch, length * (columns // channels), channels
+    if pointwise is not None and (columns != channels or pointwise.weight.dtype != x.dtype):
+        raise ValueError(
+            f"a 1x1 convolution of {pointwise.weight.dtype} after {columns // channels} rows "
+            f"per row of {x.dtype}; expected the same dtype and 1 row"
+        )
+    check_tensors(
+        [
+            ("x", x, tuple(x.shape)),
+            ("weight", weight, tuple(weight.shape)),
+            ("residual", residual, out_shape),
+            ("raw", raw, out_shape),
+            ("pointwise.weight", pointwise.weight if pointwise else None, (channels, channels)),
+        ],
+        named_tables(bias, snake, affine, pointwise),
+        channels,
+    )

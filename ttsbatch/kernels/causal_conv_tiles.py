@@ -48,7 +48,7 @@ def tile_for(width: int, columns: int, taps: int) -> Tile:
     )
 
 
-# By (input channels, columns, taps), for the published codec on Hopper. Long sums want the largest
+# By (input channels, columns, taps), for the published codecs on Hopper. Long sums want the largest
 # tile: a tile of 128 x 256 asks the L2 cache for 48 bytes a clock and SM at full tensor speed, one
 # of 128 x 128 for 64, more than there is. Widths that are no power of two are split in two. Short
 # sums are bound by memory and by their epilogue, so that two programs must fit in an SM. Each of
@@ -57,6 +57,7 @@ _LONG = Tile(128, 256, num_stages=4, bulk=True)
 _LONG_192 = Tile(128, 128, 64, num_stages=4, bulk=True)
 _SHORT = Tile(128, 64, 64, num_warps=4, bulk=True)  # in halves, or it would spill
 _SHORT_96 = Tile(128, 64, 32, num_warps=4, bulk=True)
+_SHORT_64 = Tile(128, 64, num_warps=4, bulk=True)
 TILES = {
     (1024, 1536, 7): _LONG,
     (1536, 6144, 2): _LONG,
@@ -73,4 +74,20 @@ TILES = {
     (192, 288, 2): _SHORT_96,
     (96, 96, 7): Tile(128, 64, 32, depth=32, num_warps=4, bulk=True),
     (96, 96, 1): Tile(128, 64, 32, depth=32, num_warps=4, bulk=True),
+    # The AudioVAE of VoxCPM2 by the same rules, not swept yet: from latents, upsamplings, 1x1
+    # convolutions, and what its encoder has besides: two taps of a stride of rows, and the last.
+    (64, 2048, 7): Tile(128, 128, bulk=True),  # 256 columns and a condition would spill
+    (2048, 8192, 2): _LONG,
+    (1024, 3072, 2): _LONG,
+    (512, 1280, 2): _LONG,
+    (256, 256, 2): _SHORT,
+    (128, 128, 2): _SHORT,
+    (64, 64, 2): _SHORT_64,
+    (1024, 1024, 1): _SHORT,
+    (512, 512, 1): _SHORT,
+    (256, 256, 1): _SHORT,
+    (1280, 512, 2): _LONG,
+    (4096, 1024, 2): _LONG,
+    (8192, 2048, 2): _LONG,
+    (2048, 64, 3): _SHORT_64,
 }

@@ -13,13 +13,14 @@ def case(device, dtype=torch.float32, shape=(2, 200, 12), taps=7):
     return x, weight, torch.full((1,), 0.1, device=device)
 
 
+@pytest.mark.parametrize("bends", [False, True])
 @pytest.mark.parametrize(
     ("shape", "taps"), [((2, 70, 96), 7), ((3, 2, 6), 7), ((1, 130, 128), 3), ((2, 701, 12), 1)]
 )
-def test_last_conv_equals_its_reference(shape, taps, dtype, device, error):
+def test_last_conv_equals_its_reference(shape, taps, bends, dtype, device, error):
     inputs = case(device, dtype, shape, taps)
-    expected = reference.last_conv(*inputs)
-    assert error(module.last_conv(*inputs), expected) <= 2e-6  # summed in f32 in every dtype
+    expected = reference.last_conv(*inputs, bends)
+    assert error(module.last_conv(*inputs, bends), expected) <= 2e-6  # in f32 in every dtype
     assert expected.abs().max() < 1.5
 
 
@@ -37,6 +38,18 @@ def test_loud_samples_are_cut_and_nan_is_not_hidden(device):
     found = module.last_conv(x, weight, bias)
     assert (found[0, 50:57].abs() == 1).all()
     assert found[1].isnan().nonzero().flatten().tolist() == list(range(60, 67))
+
+
+def test_bent_samples_end_at_one_and_nan_is_not_hidden(device):
+    x = torch.tensor([-1e4, -200.0, -50.0, -1.0, 0.0, 1e-4, 0.5, 50.0, 1e4], device=device)
+    x[4] = torch.nan
+    weight, bias = torch.ones(1, 1, device=device), torch.zeros(1, device=device)
+    found = module.last_conv(x[None, :, None], weight, bias, bends=True)[0]
+    assert found[:3].tolist() == [-1, -1, -1]
+    assert found[7:].tolist() == [1, 1]
+    assert found[4].isnan()
+    right = x.double().tanh()
+    assert (found - right)[[3, 5, 6]].abs().max() <= 2e-7
 
 
 def test_no_rows_give_no_samples(device):
@@ -70,14 +83,19 @@ def test_last_conv_is_one_launch(launches, device):
         ("mask=in_item)", "mask=in_item & (row > 0))"),
         ("(item * N + first_row) * C", "item * N * C"),
         ("sample > 1.0, 1.0", "sample > 1.0, 2.0"),
+        ("tl.exp(-2.0 * tl.abs(sample))", "tl.exp(-1.0 * tl.abs(sample))"),
+        ("sample < 0.0, -bent, bent", "sample < 0.0, bent, bent"),
     ],
 )
 def test_a_wrong_kernel_shows(old, new, mutant, device, error):
     wrong = mutant(module, old, new)
     x, weight, bias = case(device, shape=(2, 800, 12))
     x[0, 700] = 1e4 * weight[3].sign()
-    expected = reference.last_conv(x, weight, bias)
-    assert error(wrong.last_conv(x, weight, bias), expected) > 1e-3
+    shows = [
+        error(wrong.last_conv(x, weight, bias, bends), reference.last_conv(x, weight, bias, bends))
+        for bends in (False, True)
+    ]
+    assert max(shows) > 1e-3
 
 
 @pytest.mark.gpu

@@ -1,4 +1,4 @@
-"""The codec's last convolution, to a single channel, in one launch.
+"""A codec's last convolution, to a single channel, and what limits its samples, in one launch.
 
 One output channel leaves a tensor core nothing to do, and libraries pick a bad kernel for it: this
 one reads each row from memory once (the other taps find it in the L1 cache) and sums in registers.
@@ -27,6 +27,7 @@ def _last_conv_kernel(
     TAPS: tl.constexpr,
     ROWS: tl.constexpr,
     WIDTH: tl.constexpr,
+    BENDS: tl.constexpr,
 ):
     program = tl.program_id(0)
     item = (program // tiles_per_item).to(tl.int64)  # 64-bit before it meets a stride
@@ -48,18 +49,24 @@ def _last_conv_kernel(
         weights = tl.load(weight + tap * C + channel, mask=in_width, other=0.0)
         total += values.to(tl.float32) * weights[None, :]
     sample = tl.sum(total, axis=1) + tl.load(bias)
-    sample = tl.where(sample > 1.0, 1.0, sample)  # NaN stays: a broken clip must show
-    sample = tl.where(sample < -1.0, -1.0, sample)
+    if BENDS:  # tanh, 1e-7 off
+        small = tl.exp(-2.0 * tl.abs(sample))
+        bent = (1.0 - small) / (1.0 + small)
+        sample = tl.where(sample < 0.0, -bent, bent)
+    else:
+        sample = tl.where(sample > 1.0, 1.0, sample)  # NaN stays: a broken clip must show
+        sample = tl.where(sample < -1.0, -1.0, sample)
     tl.store(out + item * N + first_row + row, sample, mask=in_item)
 
 
-def last_conv(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Causal convolution to one channel, summed in float32 and cut to -1..1.
+def last_conv(x: Tensor, weight: Tensor, bias: Tensor, bends: bool = False) -> Tensor:
+    """Causal convolution to one channel, summed in float32 and brought to -1..1.
 
     Args:
         x: [B, N, C] float, contiguous.
         weight: [taps, C] f32, contiguous; the last tap meets the row itself.
         bias: [1] f32.
+        bends: samples go through tanh; else they are cut.
 
     Returns:
         [B, N] f32; NaN stays NaN.
@@ -75,7 +82,7 @@ def last_conv(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
             f"expected (taps, {channels}) and torch.float32"
         )
     if not runs_kernel(x):
-        return reference.last_conv(x, weight, bias)
+        return reference.last_conv(x, weight, bias, bends)
     if not x.is_contiguous() or not weight.is_contiguous():
         raise ValueError("last_conv needs contiguous tensors")
     out = torch.empty(batch, length, dtype=torch.float32, device=x.device)
@@ -95,6 +102,7 @@ def last_conv(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         TAPS=taps,
         ROWS=rows,
         WIDTH=padded,
+        BENDS=bends,
         num_warps=4,
     )
     return out

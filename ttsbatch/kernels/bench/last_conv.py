@@ -1,4 +1,4 @@
-"""`python -m ttsbatch.kernels.bench.last_conv`: the codec's last convolution."""
+"""`python -m ttsbatch.kernels.bench.last_conv`: the last convolutions of the published codecs."""
 
 from __future__ import annotations
 
@@ -8,16 +8,25 @@ from ttsbatch.kernels.bench.timing import Work, main, num_bytes
 from ttsbatch.kernels.last_conv import last_conv
 from ttsbatch.kernels.reference import last_conv as reference
 
-CHANNELS, TAPS, SAMPLES = 96, 7, 62 * 1920
+TAPS = 7
 
 
 def works(batch: int) -> list[Work]:
-    """Clips of five seconds."""
-    x = torch.randn(batch, SAMPLES, CHANNELS, device="cuda", dtype=torch.bfloat16)
-    weight = torch.randn(TAPS, CHANNELS, device="cuda") * 0.02
-    bias = torch.zeros(1, device="cuda")
-    size = num_bytes(x) + 4 * batch * SAMPLES
-    return [Work(f"last_conv B={batch}", last_conv, reference.last_conv, [(x, weight, bias)], size)]
+    """Clips of five seconds: Qwen3-TTS's codec at 24 kHz, VoxCPM2's AudioVAE at 48."""
+    return [
+        _work("cut", batch, 62 * 1920, 96, torch.bfloat16, False),
+        _work("tanh", batch, 125 * 1920, 32, torch.float16, True),
+    ]
+
+
+def _work(
+    name: str, batch: int, samples: int, channels: int, dtype: torch.dtype, bends: bool
+) -> Work:
+    x = torch.randn(batch, samples, channels, device="cuda", dtype=dtype)
+    weight = torch.randn(TAPS, channels, device="cuda") * 0.02
+    inputs = (x, weight, torch.zeros(1, device="cuda"), bends)
+    size = num_bytes(x) + 4 * batch * samples
+    return Work(f"last_conv B={batch} {name}", last_conv, reference.last_conv, [inputs], size)
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +36,7 @@ from ttsbatch.models.voxcpm2.prompt import Clip, PromptBuilder, PromptLayout, Sp
 from ttsbatch.models.voxcpm2.references import ClipEncoder
 from ttsbatch.models.voxcpm2.specs import decoder_specs, encoder_specs, main_specs
 from ttsbatch.models.voxcpm2.tokenizer import CharTokenizer
-from ttsbatch.models.voxcpm2.vae import CONTEXT_LATENTS, AudioVAE
+from ttsbatch.models.voxcpm2.vae import CONTEXT_LATENTS, AudioVAE, vae_dtype
 from ttsbatch.models.voxcpm2.weights import pack, read_main, read_vae
 from ttsbatch.models.weights import random_weights
 from ttsbatch.types import FEWEST_STEPS, Demand, Failure, ModelCard, Segment
@@ -308,9 +307,8 @@ class VoxCPM2:
             return self._vae.decode(latents)
 
     def trial_calls(self) -> list[Callable[[], object]]:
-        """Snake's kernel, by a patch; one of everything else comes with a frame."""
-        frames = torch.zeros(1, 1, self.spec.frame_width, dtype=self.dtype, device=self.device)
-        return [partial(self.decode_audio, frames)]
+        """What the AudioVAE launches; one of everything else comes with a frame."""
+        return self._vae.trial_calls()
 
     # ------------------------------------------------------------------ embeddings
 
@@ -348,7 +346,7 @@ def most_steps(demand: Demand) -> int:
 def load(
     card: ModelCard, device: torch.device, dtype: torch.dtype, demand: Demand | None = None
 ) -> VoxCPM2:
-    """The model of a card, its weights on the device; the AudioVAE in float32.
+    """The model of a card, its weights on the device; the AudioVAE in `vae_dtype`.
 
     Args:
         card: of the checkpoint.
@@ -373,5 +371,5 @@ def load(
             tokenizer = CharTokenizer(folder, config.vocab_size)
             main, vae = read_main(folder, config), read_vae(folder, config.vae)
         network = Network(config, pack(main, config, device, dtype))
-        decoder = AudioVAE(config.vae, vae, device)
+        decoder = AudioVAE(config.vae, vae, device, vae_dtype(device, dtype))
         return VoxCPM2(card, network, decoder, tokenizer, most_steps(demand or Demand()))

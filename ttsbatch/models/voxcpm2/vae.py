@@ -1,5 +1,6 @@
 """AudioVAE V2: 16 kHz samples to latents, latents to 48 kHz samples. Everything is causal.
 
+`vae_fused.py` is the same as chains of fused convolutions, for a GPU.
 A latent hears the 20 before it (19 for its last sample) and none after, so windows with that much
 left context equal one pass over the whole, and right padding is never heard.
 Source: `audio_vae_v2.py` of package `voxcpm` 2.0.3; Snake (Ziyin et al., 2020).
@@ -14,15 +15,29 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ttsbatch.kernels.launch import count_fallback
 from ttsbatch.kernels.snake_beta import snake_beta
 from ttsbatch.models.voxcpm2.config import VaeConfig
 from ttsbatch.models.voxcpm2.specs import DILATIONS
+from ttsbatch.models.voxcpm2.vae_fused import Calls, FusedDecoder, FusedEncoder
 from ttsbatch.models.voxcpm2.weights import fold_weight_norm
 
 CONTEXT_LATENTS = 20
 """Left context that makes a window exact: 12 are off by 1e-2 of the peak, 16 by 1e-3."""
 Layer = Callable[[Tensor], Tensor]
 Take = Callable[[str], Tensor]
+
+
+def vae_dtype(device: torch.device, dtype: torch.dtype) -> torch.dtype:
+    """What the AudioVAE computes in, in a run of `dtype`.
+
+    Officially float32 in every run. In half precision on a GPU it is float16, not bfloat16: at the
+    official size with random weights samples are 51 dB from those of float32 and latents 60; in
+    bfloat16, at the same bytes, 34 and 43. The published weights have not been tried. An activation
+    past 65504 would become infinite and the samples after it no numbers, which the engine counts.
+    """
+    half = device.type == "cuda" and dtype.itemsize == 2
+    return torch.float16 if half else torch.float32
 
 
 class AudioVAE:
@@ -34,6 +49,7 @@ class AudioVAE:
         tensors: Mapping[str, Tensor],
         device: torch.device,
         dtype: torch.dtype = torch.float32,
+        fused: bool | None = None,
     ) -> None:
         """Fold the weight norm.
 
@@ -42,9 +58,20 @@ class AudioVAE:
             tensors: of `encoder_specs` and `decoder_specs`, checked; on any device.
             device: where it runs.
             dtype: of the convolutions; Snake is computed in float32 whatever it is.
+            fused: run as chains of fused convolutions; None does on a GPU in half precision.
         """
         self.config, self.device, self.dtype = config, device, dtype
         self._folded = fold_weight_norm({k: x.to(device) for k, x in tensors.items()})
+        self.fused: tuple[FusedDecoder, FusedEncoder] | None = None
+        if device.type == "cuda" and dtype.itemsize == 2 if fused is None else fused:
+            decoder = FusedDecoder(config, self._folded, dtype)
+            self.fused = decoder, FusedEncoder(config, self._folded, dtype)
+        else:
+            self._make_plain(dtype)
+        del self._folded
+
+    def _make_plain(self, dtype: torch.dtype) -> None:
+        config = self.config
         take: Take = lambda name: self._folded[name].to(dtype)  # noqa: E731
         last = len(config.decoder_rates) + 2
         self._before: list[Layer] = [
@@ -60,7 +87,6 @@ class AudioVAE:
             Conv(take, f"decoder.model.{last + 1}"),
         ]
         self._encoder = self._encoder_layers(take)
-        del self._folded
 
     def _encoder_layers(self, take: Take) -> list[Layer]:
         layers: list[Layer] = [Conv(take, "encoder.block.0")]
@@ -90,6 +116,9 @@ class AudioVAE:
             [B, T * output_hop] f32 in -1..1.
         """
         bucket = self.rate_bucket(sample_rate_hz or self.config.output_sample_rate_hz)
+        if self.fused is not None:
+            return self.fused[0](latents, bucket)
+        count_fallback("AudioVAE", latents)
         x = latents.to(self.dtype).transpose(1, 2)
         for layer in self._before:
             x = layer(x)
@@ -110,10 +139,20 @@ class AudioVAE:
             [B, ceil(N / input_hop), C] f32.
         """
         hop = self.config.input_hop
-        x = F.pad(samples, (0, -samples.shape[1] % hop)).to(self.dtype)[:, None]
+        whole = F.pad(samples, (0, -samples.shape[1] % hop))
+        if self.fused is not None:
+            return self.fused[1](whole)
+        x = whole.to(self.dtype)[:, None]
         for layer in self._encoder:
             x = layer(x)
         return x.transpose(1, 2).float()
+
+    def trial_calls(self) -> Calls:
+        """A small call of each kernel variant; see `models.protocol.CodecLM.trial_calls`."""
+        if self.fused is None:
+            latents = torch.zeros(1, 1, self.config.latent_dim, device=self.device)
+            return [lambda: self.decode(latents)]
+        return [call for chain in self.fused for call in chain.trial_calls()]
 
 
 class Conv:

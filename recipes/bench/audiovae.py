@@ -1,10 +1,11 @@
 """VoxCPM2's AudioVAE, plain and fused: speed, closeness to float32, and each launch of a decode.
 
-    PYTHONPATH=. python3 recipes/bench/audiovae.py [--shapes 1x45 16x45 64x45] [--encode 8x10]
+    PYTHONPATH=. python3 recipes/bench/audiovae.py [--shapes 1x45 16x45 64x45] [--sweep]
 
 Shapes are batch x patches of 0.16 s. The fused lines should be above 6,000 audio seconds a second
 from 16 x 45 on, and float16 at least 50 dB from plain float32. Random weights of the published
-size, or those of a checkpoint (`--model FOLDER`). On a CPU it shows closeness alone.
+size, or those of a checkpoint (`--model FOLDER`). On a CPU it shows closeness alone. `--sweep`
+tries other tiles on each dense convolution.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ttsbatch.kernels.bench.causal_conv import sweep, vae_layers
 from ttsbatch.kernels.bench.timing import replay_us
 from ttsbatch.models.voxcpm2 import vae_fused
 from ttsbatch.models.voxcpm2.config import VoxCPM2Config, read_config
@@ -42,6 +44,7 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="*", default=["1x45", "4x45", "16x45", "64x45", "80x16"])
     parser.add_argument("--encode", nargs="*", default=["8x40"], help="batch x patches of clips")
     parser.add_argument("--no-plain", action="store_true", help="time the fused chains alone")
+    parser.add_argument("--sweep", action="store_true", help="also try tiles of each convolution")
     args = parser.parse_args()
     device = torch.device(args.device)
     torch.backends.fp32_precision = "ieee"
@@ -60,6 +63,10 @@ def main() -> None:
             compare(models, "encode", batch, patches, config)
         if sizes:
             table(models["fused fp16"], *sizes[-1], config)
+        if args.sweep:
+            del models
+            torch.cuda.empty_cache()
+            sweep(list(vae_layers()), *sizes[-1])
 
 
 def weights(folder: Path | None, device: torch.device) -> tuple[VoxCPM2Config, dict[str, Tensor]]:

@@ -9,20 +9,14 @@ Random weights of the published size. `--sweep` tries other tiles on each convol
 from __future__ import annotations
 
 import argparse
-import multiprocessing
-import os
-from concurrent.futures import ProcessPoolExecutor
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ttsbatch.kernels.bench.causal_conv import Layer, candidates, flops, layers
+from ttsbatch.kernels.bench.causal_conv import Layer, flops, layers, sweep
 from ttsbatch.kernels.bench.timing import replay_us
-from ttsbatch.kernels.causal_conv import causal_conv
-from ttsbatch.kernels.causal_conv_tiles import Tile, tile_for
 from ttsbatch.models.qwen3_tts import codec_vocoder
 from ttsbatch.models.qwen3_tts.codec import CodecDecoder
 from ttsbatch.models.qwen3_tts.codec_weights import random_decoder_weights
@@ -49,7 +43,7 @@ def main() -> None:
         if args.sweep:
             del fused
             torch.cuda.empty_cache()
-            sweep(*shapes[-1])
+            sweep(tried(), *shapes[-1])
 
 
 def make_decoders() -> dict[str, CodecDecoder]:
@@ -127,45 +121,14 @@ def table(decoder: CodecDecoder, batch: int, frames: int) -> None:
         print(line, flush=True)
 
 
-def sweep(batch: int, frames: int) -> None:
-    """The best tiles of each convolution, fastest first, then the one in use."""
-    tried = list(layers())
-    for width in (192, 96):  # apart, to compare with both in one launch
-        rows = next(x.rows_per_frame for x in tried if x.width == width and x.taps == 7)
-        tried.append(Layer(width, width, 7, rows, dilation=3))
-        tried.append(Layer(width, width, 1, rows, residual=True, raw=True))
-    tiles = {x: candidates(x.width, x.columns, x.taps, x.pointwise) for x in tried}
-    jobs = [(layer, tile) for layer, own in tiles.items() for tile in own]
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(os.cpu_count() or 1, 12), context) as pool:
-        list(pool.map(compile_tile, jobs, chunksize=2))
-    for layer, own in tiles.items():
-        inputs, options = layer.call(batch, frames)
-        work = flops(*inputs[:2], options.get("pointwise"))
-        in_use = tile_for(layer.width, layer.columns, layer.taps)
-        lines = []
-        for tile in own:
-            try:
-                us, _ = replay_us(partial(causal_conv, **options, tile=tile), [inputs], 3)
-            except Exception as error:  # too much shared memory: not a candidate here
-                print(f"  {type(error).__name__} {tile}")
-                continue
-            mark = " <- in use" if tile == in_use else ""
-            lines.append((us, f"{us / 1e3:8.3f} ms {work / us / 1e6:5.0f} TFLOP/s  {tile}{mark}"))
-        lines.sort()
-        kind = " +1x1" if layer.pointwise else ""
-        print(f"{layer.width} x {layer.taps} -> {layer.columns}{kind}")
-        print("\n".join(x for i, (_, x) in enumerate(lines) if i < 3 or "in use" in x), flush=True)
-        del inputs, options
-        torch.cuda.empty_cache()
-
-
-def compile_tile(job: tuple[Layer, Tile]) -> None:
-    """Fill Triton's cache on disk: binaries don't depend on lengths."""
-    layer, tile = job
-    inputs, options = layer.call(1, 8)
-    with suppress(Exception):  # what doesn't fit is reported when it's timed
-        causal_conv(*inputs, **options, tile=tile)
+def tried() -> list[Layer]:
+    """The convolutions of a decode, and those of units both in one launch and in two."""
+    found = list(layers())
+    for width in (192, 96):
+        rows = next(x.rows_per_frame for x in found if x.width == width and x.taps == 7)
+        found.append(Layer(width, width, 7, rows, dilation=3))
+        found.append(Layer(width, width, 1, rows, residual=True, raw=True))
+    return found
 
 
 if __name__ == "__main__":

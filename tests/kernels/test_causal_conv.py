@@ -7,6 +7,7 @@ import torch
 from torch.nn import functional as F
 
 from ttsbatch.kernels import causal_conv as module
+from ttsbatch.kernels.bench import causal_conv as bench
 from ttsbatch.kernels.causal_conv import Pointwise
 from ttsbatch.kernels.causal_conv_tiles import TILES, Tile, takes_pointwise, tile_for
 from ttsbatch.kernels.reference import causal_conv as reference
@@ -234,6 +235,18 @@ def test_published_codecs_have_a_tile_of_their_own_for_each_shape(shapes):
         tile = tile_for(width, columns, taps)
         assert width % tile.depth == 0
         assert columns % (tile.columns + tile.more_columns) == 0
+
+
+def test_benched_convolutions_are_those_of_the_published_codecs():
+    for benched, shapes in ((bench.layers(), CODEC), (bench.vae_layers(), VAE_DECODER)):
+        layers = list(benched)
+        found = {(layer.width, layer.columns, layer.taps) for layer in layers}
+        in_one_launch = {(192, 192, 1)}  # with the convolution before it
+        assert found == set(shapes) - in_one_launch
+        for layer in layers[-2:]:
+            inputs, options = layer.call(2, 1, "cpu")
+            activated = reference.causal_conv(*inputs, **options)
+            assert activated.shape == (2, layer.rows_per_frame * layer.rate, layer.channels)
 
 
 @pytest.mark.filterwarnings("ignore:invalid value")

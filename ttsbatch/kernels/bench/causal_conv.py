@@ -1,12 +1,16 @@
 """`python -m ttsbatch.kernels.bench.causal_conv`: the convolutions of the published codec.
 
-`candidates` are the tiles worth a try on a shape; `recipes/bench/codec.py --sweep` tries them on
-the convolutions of a decode.
+`sweep` tries the tiles worth a try on each shape: of this codec with `recipes/bench/codec.py
+--sweep`, of VoxCPM2's AudioVAE with `recipes/bench/audiovae.py --sweep`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import multiprocessing
+import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -15,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ttsbatch.kernels.bench.timing import Work, main, num_bytes
+from ttsbatch.kernels.bench.timing import Work, main, num_bytes, replay_us
 from ttsbatch.kernels.causal_conv import Pointwise, causal_conv
 from ttsbatch.kernels.causal_conv_tiles import Tile, takes_pointwise, tile_for
 from ttsbatch.kernels.reference import causal_conv as reference
@@ -33,6 +37,8 @@ _SHAPES = (  # rows, columns, more columns, depth, warps, stages
     (128, 128, 0, 64, 8, 3),
     (128, 128, 128, 64, 8, 4),
     (128, 64, 0, 64, 4, 4),
+    (128, 64, 0, 64, 4, 3),
+    (64, 128, 0, 64, 4, 3),
     (128, 256, 128, 64, 16, 3),
     (128, 128, 64, 64, 8, 3),
     (128, 128, 64, 64, 8, 4),
@@ -62,29 +68,36 @@ class Layer:
     pointwise: bool = False
     residual: bool = False
     raw: bool = False
+    affine: bool = False
+    stream_dtype: torch.dtype = torch.bfloat16
 
     @property
     def columns(self) -> int:
         """Output columns per input row."""
         return self.rate * self.channels
 
-    def call(self, batch: int, frames: int) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def call(
+        self, batch: int, frames: int, device: str = "cuda"
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Random arguments of `causal_conv` in bf16."""
         rows = frames * self.rows_per_frame
 
         def half(*shape: int) -> Tensor:
-            return torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+            return torch.randn(shape, device=device, dtype=torch.bfloat16)
 
         def table() -> Tensor:
-            return torch.rand(self.channels, device="cuda") + 0.5
+            return torch.rand(self.channels, device=device) + 0.5
 
         scale = (self.taps * self.width) ** -0.5
         weight = half(self.taps, self.width, self.columns) * scale
         options: dict[str, Any] = {"dilation": self.dilation, "snake": (table(), table())}
+        if self.affine:
+            options["affine"] = table(), table()
+        out = batch, rows * self.rate, self.channels
         if self.residual:
-            options["residual"] = half(batch, rows * self.rate, self.channels)
+            options["residual"] = half(*out).to(self.stream_dtype)
         if self.raw:
-            options["raw"] = half(batch, rows * self.rate, self.channels)
+            options["raw"] = torch.empty(out, device=device, dtype=self.stream_dtype)
         if self.pointwise:
             square = half(self.channels, self.channels) * self.channels**-0.5
             options["pointwise"] = Pointwise((table(), table()), square, table())
@@ -98,12 +111,32 @@ def layers() -> Iterator[Layer]:
     for (width, channels), rate in zip(pairwise(WIDTHS), RATES, strict=True):
         yield Layer(width, channels, 2, rows, rate, raw=True)
         rows *= rate
-        stream = {"residual": True, "raw": True}
+        stream: dict[str, Any] = {"residual": True, "raw": True}
         if takes_pointwise(tile_for(channels, channels, 7), channels):
             yield Layer(channels, channels, 7, rows, dilation=3, pointwise=True, **stream)
             continue
         yield Layer(channels, channels, 7, rows, dilation=3)
         yield Layer(channels, channels, 1, rows, **stream)
+
+
+VAE_WIDTHS = (2048, 1024, 512, 256, 128, 64, 32)
+VAE_RATES = (8, 6, 5, 2, 2, 2)
+VAE_LATENT_DIM, LATENTS_PER_PATCH = 64, 4
+NARROW = 128
+"""Channels up to which a residual unit is one launch of `depthwise_conv`."""
+
+
+def vae_layers() -> Iterator[Layer]:
+    """One of each shape that a decode of VoxCPM2's AudioVAE runs; its frames are patches."""
+    rows = LATENTS_PER_PATCH
+    yield Layer(VAE_LATENT_DIM, VAE_WIDTHS[0], 7, rows, affine=True)
+    for (width, channels), rate in zip(pairwise(VAE_WIDTHS), VAE_RATES, strict=True):
+        wide = channels > NARROW
+        dtype = torch.float32 if wide else torch.bfloat16
+        yield Layer(width, channels, 2, rows, rate, raw=True, stream_dtype=dtype)
+        rows *= rate
+        if wide:
+            yield Layer(channels, channels, 1, rows, residual=True, raw=True, stream_dtype=dtype)
 
 
 def flops(x: Tensor, weight: Tensor, pointwise: Pointwise | None) -> int:
@@ -129,6 +162,42 @@ def candidates(width: int, columns: int, taps: int, pointwise: bool) -> list[Til
     tiles.append(replace(tiles[0], bulk=False))
     tiles.append(replace(tiles[0], row_group=64))
     return list(dict.fromkeys(tiles))
+
+
+def sweep(layers: Sequence[Layer], batch: int, frames: int) -> None:
+    """Print the best tiles of each convolution, fastest first, then the one in use."""
+    tiles = {x: candidates(x.width, x.columns, x.taps, x.pointwise) for x in layers}
+    jobs = [(layer, tile) for layer, own in tiles.items() for tile in own]
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, 12), context) as pool:
+        list(pool.map(_compile, jobs, chunksize=2))
+    for layer, own in tiles.items():
+        inputs, options = layer.call(batch, frames)
+        work = flops(inputs[0], inputs[1], options.get("pointwise"))
+        in_use = tile_for(layer.width, layer.columns, layer.taps)
+        lines = []
+        for tile in own:
+            try:
+                us, _ = replay_us(partial(causal_conv, **options, tile=tile), [inputs], 3)
+            except Exception as error:  # too much shared memory: not a candidate here
+                print(f"  {type(error).__name__} {tile}")
+                continue
+            mark = " <- in use" if tile == in_use else ""
+            lines.append((us, f"{us / 1e3:8.3f} ms {work / us / 1e6:5.0f} TFLOP/s  {tile}{mark}"))
+        lines.sort()
+        kind = " +1x1" if layer.pointwise else ""
+        print(f"{layer.width} x {layer.taps} -> {layer.columns}{kind}")
+        print("\n".join(x for i, (_, x) in enumerate(lines) if i < 3 or "in use" in x), flush=True)
+        del inputs, options
+        torch.cuda.empty_cache()
+
+
+def _compile(job: tuple[Layer, Tile]) -> None:
+    """Fill Triton's cache on disk: binaries don't depend on lengths."""
+    layer, tile = job
+    inputs, options = layer.call(1, 8)
+    with suppress(Exception):  # what doesn't fit is reported when it's timed
+        causal_conv(*inputs, **options, tile=tile)
 
 
 def works(batch: int) -> list[Work]:

@@ -3,7 +3,7 @@
 No GPU and no weights are needed: the model of official size consists of fake tensors, and what it
 launches is compiled to machine code for an H100 or H200 (sm_90) instead of being run. That finds
 what the interpreter cannot: what the compiler refuses, and tiles that need more shared memory than
-there is. Prints a JSON object per kernel variant.
+there is. Prints a JSON object per kernel variant, with a few facts about its code.
 Source: `torch._subclasses.FakeTensorMode`; `JITFunction.run(warmup=True)` of Triton 3.6 to 3.9.
 """
 
@@ -30,6 +30,7 @@ from ttsbatch.kernels import launch
 from ttsbatch.models import FAMILIES, open_card
 from ttsbatch.models.protocol import CodecLM
 from ttsbatch.models.qwen3_tts import model as qwen3_tts
+from ttsbatch.models.voxcpm2 import model as voxcpm2
 from ttsbatch.types import Demand, EngineStats
 
 HOPPER = GPUTarget("cuda", 90, 32)
@@ -54,7 +55,6 @@ class Compiled:
     """Compiles launches in place of running them, each variant once."""
 
     def __init__(self) -> None:
-        self.problems = 0
         self._known: set[str] = set()
         self._run = JITFunction.run
 
@@ -67,7 +67,11 @@ class Compiled:
         line: dict[str, Any] = {"kernel": kernel.__name__, "variant": variant}
         try:
             found = self._run(kernel, *map(_mock, args), grid=grid, warmup=True, **options)
+            ptx = found.asm["ptx"]
             line["shared"] = found.metadata.shared
+            line["barriers"] = ptx.count("bar.sync")
+            line["loads_of_2_bytes"] = ptx.count("ld.global.b16")
+            line["tensor_core"] = "wgmma" in ptx
         except Exception as e:
             line["error"] = f"{type(e).__name__}: {e}"[:2000]
         print(json.dumps(line), flush=True)
@@ -102,7 +106,9 @@ def main(names: list[str]) -> None:
     triton.runtime.driver.set_active(NoDriver())
     compiled = Compiled()
     JITFunction.run = lambda kernel, *args, **options: compiled.run(kernel, *args, **options)
-    qwen3_tts.CodecDecoder = partial(qwen3_tts.CodecDecoder, fused=True)
+    qwen3_tts.CodecDecoder = partial(qwen3_tts.CodecDecoder, fused=True)  # as on a GPU
+    voxcpm2.AudioVAE = partial(voxcpm2.AudioVAE, fused=True)
+    voxcpm2.vae_dtype = lambda _device, _dtype: torch.float16
     for name in names:
         with FakeTensorMode(allow_non_fake_inputs=True), torch.inference_mode():
             card = open_card(name)

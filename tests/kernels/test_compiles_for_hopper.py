@@ -15,6 +15,7 @@ import torch
 import ttsbatch.kernels
 
 SHARED_BYTES = 227 * 1024  # of a program on an H100 or H200
+PLAIN = {"_snake_beta_kernel"}  # of the unfused codecs of a float32 run
 MODELS = ("random:qwen3-tts-1.7b-base", "random:voxcpm2")
 
 
@@ -26,7 +27,10 @@ def test_every_kernel_of_a_run_compiles_and_fits() -> None:
     found: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line for line in found if "error" in line] == []
     assert [line for line in found if line["shared"] > SHARED_BYTES] == []
-    assert {line["kernel"] for line in found} == kernels()
+    assert {line["kernel"] for line in found} == kernels() - PLAIN
+    fused = [x for x in found if x["kernel"] == "_depthwise_conv_kernel" and x["tensor_core"]]
+    assert fused  # units with their 1x1 convolution: they meet shared memory once, not in every tap
+    assert all(line["barriers"] < 12 and line["loads_of_2_bytes"] == 0 for line in fused)
 
 
 def kernels() -> set[str]:

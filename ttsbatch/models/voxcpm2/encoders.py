@@ -16,7 +16,7 @@ from torch.nn.utils.rnn import pad_sequence
 from ttsbatch.models.voxcpm2.config import VoxCPM2Config
 from ttsbatch.models.voxcpm2.references import in_batches
 from ttsbatch.models.voxcpm2.specs import decoder_specs, encoder_specs
-from ttsbatch.models.voxcpm2.vae import AudioVAE
+from ttsbatch.models.voxcpm2.vae import AudioVAE, vae_dtype
 from ttsbatch.models.voxcpm2.weights import read_vae
 from ttsbatch.models.weights import random_weights
 from ttsbatch.types import ModelCard
@@ -24,7 +24,7 @@ from ttsbatch.types import ModelCard
 
 @dataclass(frozen=True, slots=True)
 class Encoders:
-    """The AudioVAE's encoder, in float32."""
+    """The AudioVAE's encoder, in `vae_dtype`."""
 
     device: torch.device
     vae: AudioVAE
@@ -62,4 +62,5 @@ def load_encoders(card: ModelCard, device: torch.device) -> Encoders:
             tensors = random_weights(specs, g, device)
         else:
             tensors = read_vae(Path(card.path), config.vae)
-        return Encoders(device, AudioVAE(config.vae, tensors, device))
+        dtype = vae_dtype(device, torch.bfloat16)  # as in a GPU's usual run
+        return Encoders(device, AudioVAE(config.vae, tensors, device, dtype))

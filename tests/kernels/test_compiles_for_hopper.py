@@ -29,8 +29,8 @@ def test_every_kernel_of_a_run_compiles_and_fits() -> None:
     assert [line for line in found if line["shared"] > SHARED_BYTES] == []
     assert {line["kernel"] for line in found} == kernels() - PLAIN
     fused = [x for x in found if x["kernel"] == "_depthwise_conv_kernel" and x["tensor_core"]]
-    assert fused  # units with their 1x1 convolution: they meet shared memory once, not in every tap
-    assert all(line["barriers"] < 12 and line["loads_of_2_bytes"] == 0 for line in fused)
+    assert fused  # units with their 1x1: barriers once, not in every tap (61)
+    assert all(line["barriers"] < 20 and line["loads_of_2_bytes"] == 0 for line in fused)
 
 
 def kernels() -> set[str]:

@@ -114,7 +114,8 @@ class FakeLM:
         row = FakeRow(row_key(segment), int(number) if word == "end" else -1)
         draw = DrawSettings((1.0, 1.0), (0, 0), (1.0, 1.0), 1.0)
         context = u.extra.get("context_frames", 0)
-        return PreparedPrompt(segment, u.extra.get("positions", 3), draw, context, row)
+        positions, following = u.extra.get("positions", 3), u.extra.get("following", 0)
+        return PreparedPrompt(segment, positions, draw, context, row, following)
 
     def new_state(self, num_slots: int, num_pages: int, max_positions: int) -> FakeState:
         def dirty() -> Tensor:

@@ -122,6 +122,16 @@ def test_a_prompt_that_cannot_fit_is_too_long_and_the_others_are_made() -> None:
     assert {check(x) for x in done if isinstance(x, Waveform)} == {*"01234", "fits"}
 
 
+def test_text_that_cannot_be_fed_in_frame_by_frame_is_too_long_however_short_the_row() -> None:
+    endless = segment("run", seed=7, name="endless", cap=5, following=254)
+    fits = segment("run", seed=9, name="fits", cap=5, following=253)  # 3 + 253 = 256 positions
+    done = list(CodecLMSpeaker(FakeLM(), 2).speak([*texts(5), endless, fits]))
+    ((said, failure),) = [x for x in done if isinstance(x, tuple)]
+    assert (said, failure.stage, failure.reason) == (endless, "prepare", "too_long")
+    assert "the prompt takes 257 positions, there are 256" in failure.message
+    assert {check(x) for x in done if isinstance(x, Waveform)} == {*"01234", "fits"}
+
+
 def lengths(done: list[Waveform | tuple[Segment, Failure]]) -> dict[str, tuple[int, str]]:
     """Frames and end of each row made."""
     waves = [x for x in done if isinstance(x, Waveform)]

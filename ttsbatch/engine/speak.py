@@ -293,11 +293,11 @@ class CodecLMSpeaker:
         job = make_job(prompt, self._model.spec)
         room = min(self._sizes.max_positions, self._model.spec.max_positions)
         left = room - prompt.num_positions
-        if left < 1:
+        if left < max(1, prompt.num_following):
             u = segment.utterance
             message = (
-                f"the prompt takes {prompt.num_positions} positions, there are {room}; "
-                "expected a shorter text"
+                f"the prompt takes {prompt.num_positions + prompt.num_following} positions, "
+                f"there are {room}; expected a shorter text"
             )
             return Failure(u.source, u.line, u.id, "prepare", "too_long", message)
         # What does not fit is cut there, and says so: such a row ends with "length".

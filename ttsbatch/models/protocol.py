@@ -73,6 +73,7 @@ class PreparedPrompt:
     draw: DrawSettings
     context_frames: int  # reference frames that the codec hears before the row's own
     payload: Any  # the family's own: token ids, reference audio
+    num_following: int = 0  # positions of text that goes in after the prompt, one a frame
 
 
 @dataclass(frozen=True, slots=True)

@@ -180,6 +180,7 @@ class Qwen3TTS:
             draw=self._draw_settings(segment),
             context_frames=layout.reference.num_frames if in_context and layout.reference else 0,
             payload=layout,
+            num_following=len(layout.trailing_ids),
         )
 
     def _draw_settings(self, segment: Segment) -> DrawSettings:

@@ -150,6 +150,8 @@ class ModelCard:
     content_hash: str  # identifies weights and config in run.json and in the resume key
     config: Any = None  # the family's own parsed config
     profiles: Mapping[str, VoiceProfile] = field(default_factory=dict)  # of voices measured so far
+    exclusive: tuple[tuple[str, str, str], ...] = ()
+    """Two of instruct, ref_audio and ref_text that no row can have both of, and why."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -274,6 +274,27 @@ def test_the_reference_option_is_for_rows_that_name_no_speaker(in_tmp: Path) -> 
     assert (u.ref_audio, u.voice) == ("b.wav", None)
 
 
+EITHER = card(
+    "either",
+    options=frozenset({"instruct", "ref_audio", "ref_text"}),
+    exclusive=(("instruct", "ref_text", "one style is enough"),),
+)
+
+
+def test_fields_that_a_model_cannot_have_together_are_refused_before_it_loads(in_tmp: Path) -> None:
+    tone(in_tmp / "a.wav", 1)
+    clip: dict[str, Any] = {"ref_audio": "a.wav", "ref_text": "as said"}
+    wrong = '"instruct" and "ref_text" are both given; expected one: one style is enough'
+    told = RowDefaults(instruct="soft")
+    assert refused(EITHER, instruct="soft", **clip) == ("unsupported_option", wrong)
+    assert refused(EITHER, told, **clip) == ("unsupported_option", wrong)
+    continued = RowDefaults(ref_audio="a.wav", ref_text="as said")
+    assert refused(EITHER, continued, instruct="soft") == ("unsupported_option", wrong)
+    assert made(EITHER, told, ref_audio="a.wav").instruct == "soft"
+    assert made(EITHER, told, ref_audio="a.wav", ref_text=" ").ref_text is None
+    assert made(EITHER, **clip).ref_text == "as said"
+
+
 @pytest.mark.parametrize(
     ("model", "defaults", "message"),
     [
@@ -289,6 +310,11 @@ def test_the_reference_option_is_for_rows_that_name_no_speaker(in_tmp: Path) -> 
         (CLONES, RowDefaults(ref_text="a"), "expected both"),
         (CLONES, RowDefaults(ref_audio="none.wav"), "--ref-audio: .*no such file"),
         (BOTH, RowDefaults(ref_audio="a.wav", voice="Ryan"), "one or the other"),
+        (
+            EITHER,
+            RowDefaults(instruct="sad", ref_audio="a.wav", ref_text="a"),
+            "--instruct and --ref-text: expected one or the other: one style",
+        ),
     ],
 )
 def test_options_that_do_not_fit_the_model_are_a_plan_error(

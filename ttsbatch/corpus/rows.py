@@ -78,6 +78,9 @@ def check_defaults(
             raise PlanError(f"--language is {defaults.language!r}; {_EXPECTED_LANGUAGE}")
         if code != AUTO and code not in card.languages and unsupported_language == "reject":
             raise PlanError(f"--language is {defaults.language!r}; {_known_languages(card)}")
+    for one, other, why in _both(given, card):
+        names = " and ".join(f"--{n.replace('_', '-')}" for n in (one, other))
+        raise PlanError(f"{names}: expected one or the other: {why}")
     if defaults.ref_audio is None:
         if defaults.ref_text is not None:
             raise PlanError("--ref-text is what is said in --ref-audio; expected both")
@@ -177,6 +180,8 @@ class RowChecker:
         voice, ref_audio, ref_text = self._speaker(own, record.base)
         language = self._language(own, record.fields)
         defaults = self._defaults
+        if self._card.exclusive:
+            self._check_exclusive({**own, "ref_audio": ref_audio, "ref_text": ref_text})
         if defaults.normalize:
             read_in = self._auto_is_read_in if language == AUTO else language
             spoken_text = normalized(text, read_in)
@@ -215,6 +220,12 @@ class RowChecker:
         _check_values(own)
         drawn = {k: v for k, v in own.items() if k in _SAMPLING_FIELDS}
         return replace(self._defaults.sampling, **drawn) if drawn else self._defaults.sampling
+
+    def _check_exclusive(self, resolved: dict[str, Any]) -> None:
+        resolved.setdefault("instruct", self._defaults.instruct)
+        for one, other, why in _both(resolved, self._card):
+            message = f'"{one}" and "{other}" are both given; expected one: {why}'
+            raise _Reject("unsupported_option", message)
 
     def _id(self, record: Record) -> str:
         value = record.fields.get("id")
@@ -409,6 +420,11 @@ def _no_frame(seconds: float | None, card: ModelCard) -> str | None:
     if seconds is None or card.frame_rate_hz is None or seconds * card.frame_rate_hz >= 1:
         return None
     return f"{1 / card.frame_rate_hz:g} or more: one frame of {card.name}"
+
+
+def _both(given: Mapping[str, Any], card: ModelCard) -> list[tuple[str, str, str]]:
+    """The options of `card.exclusive` of which both are given."""
+    return [x for x in card.exclusive if given.get(x[0]) and given.get(x[1])]
 
 
 def _wrong_type(name: str, value: Any, expected: str) -> _Reject:

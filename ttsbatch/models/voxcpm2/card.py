@@ -48,6 +48,7 @@ LANGUAGES = (
 
 MAX_PATCHES = 4096  # official `max_len`
 OPTIONS = frozenset({"instruct", "ref_audio", "ref_text", "guidance", "steps", "max_seconds"})
+EXCLUSIVE = (("instruct", "ref_text", "a clip that is continued keeps its own style"),)
 
 
 def open_card(model: str) -> ModelCard:
@@ -85,4 +86,5 @@ def _card(name: str, path: str | None, config: VoxCPM2Config, content: str) -> M
         num_parameters=num_parameters(main_specs(config)),
         content_hash=content,
         config=config,
+        exclusive=EXCLUSIVE,
     )

@@ -1,6 +1,6 @@
 """How many planted faults the gates flag, and how many good rows: a table on stdout.
 
-    python recipes/quality/planted_faults.py CORPUS [--each 20] [--good 200] [--seed 0]
+    python recipes/quality/planted_faults.py CORPUS [--each 20] [--good 200] [--seed 0] [--rate HZ]
 
 CORPUS is spoken by the embedded default, some 40 s for 200 short rows on two cores. Faults are made
 from its rows (`tests/quality/planted.py`), and judged as `synth` judges them; the last column is
@@ -19,7 +19,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from tests.quality.planted import FAULTS, TRIMMED, judge, planted, speak
+from tests.quality.planted import FAULTS, TRIMMED, at_rate, judge, planted, speak
 
 
 def main() -> int:
@@ -28,8 +28,9 @@ def main() -> int:
     parser.add_argument("--each", type=int, default=20)
     parser.add_argument("--good", type=int, default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--rate", type=int, default=24_000, help="as a model of that rate")
     args = parser.parse_args()
-    rows = speak(args.corpus, args.good)
+    rows = [at_rate(row, args.rate) for row in speak(args.corpus, args.good)]
     rng = np.random.default_rng(args.seed)
     print("| planted | rows | flagged | reasons | voice unknown |")
     print("| --- | --- | --- | --- | --- |")

@@ -25,8 +25,8 @@ from ttsbatch.quality import check
 from ttsbatch.text.segment import pauses_s
 from ttsbatch.types import Demand, Utterance, VoiceProfile, Waveform
 
-RATE_HZ = 24_000
 LEAD_S, TAIL_S = 0.3, 0.4  # quiet at the edges of the default's clips
+IMAGE = 0.3  # of the speech's mirror image above its band, at twice its rate
 
 Floats = npt.NDArray[np.float32]
 Rng = np.random.Generator
@@ -73,40 +73,79 @@ def _profiles() -> Mapping[str, VoiceProfile]:
     return open_card(None).profiles
 
 
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """The good samples of a take."""
+
+    samples: Floats  # [N] -1..1
+    rate_hz: int
+    expected_s: float
+
+    def count(self, seconds: float) -> int:
+        """Samples of so many seconds."""
+        return round(seconds * self.rate_hz)
+
+    @property
+    def cap(self) -> int:
+        """The most samples that the text may become."""
+        return self.count(CAP_FACTOR * self.expected_s + CAP_SLACK_S)
+
+    @property
+    def speech(self) -> tuple[int, int]:
+        """Where the speech begins and ends."""
+        return self.count(LEAD_S), len(self.samples) - self.count(TAIL_S)
+
+
 def planted(spoken: Spoken, fault: str, rng: Rng) -> Waveform:
     """The take of one segment with a fault in it."""
     (wave,) = spoken.waves
     good = wave.samples.astype(np.float32) / 32767
-    made = FAULTS[fault](good, wave.segment.expected_s, rng)
+    made = FAULTS[fault](Clip(good, wave.sample_rate_hz, wave.segment.expected_s), rng)
     samples, num_nonfinite = to_int16(made)
     finish_reason = "length" if fault.startswith("run-on to the cap") else "stop"
     return replace(wave, samples=samples, num_nonfinite=num_nonfinite, finish_reason=finish_reason)
 
 
-def _silent(good: Floats, _expected_s: float, rng: Rng) -> Floats:
+def at_rate(spoken: Spoken, rate_hz: int) -> Spoken:
+    """A row as a model of another sample rate would speak it."""
+    return replace(spoken, waves=tuple(_at_rate(w, rate_hz) for w in spoken.waves))
+
+
+def _at_rate(wave: Waveform, rate_hz: int) -> Waveform:
+    if rate_hz == wave.sample_rate_hz:
+        return wave
+    samples = wave.samples.astype(np.float32) / 32768
+    made = soxr.resample(samples, wave.sample_rate_hz, rate_hz)
+    if rate_hz == 2 * wave.sample_rate_hz:  # so that the upper band is not empty
+        made += IMAGE * (np.repeat(samples, 2) - made)
+    return replace(wave, samples=to_int16(made * 0.98)[0], sample_rate_hz=rate_hz)
+
+
+def _silent(clip: Clip, rng: Rng) -> Floats:
     """Digital silence, faint noise, or the speech at a thousandth."""
     kind = rng.integers(3)
     if kind == 0:
-        return np.zeros_like(good)
-    return good * 1e-3 if kind == 1 else _noise(len(good), rng) * 3e-4
+        return np.zeros_like(clip.samples)
+    return clip.samples * 1e-3 if kind == 1 else _noise(len(clip.samples), rng) * 3e-4
 
 
-def _clipped(good: Floats, _expected_s: float, rng: Rng) -> Floats:
+def _clipped(clip: Clip, rng: Rng) -> Floats:
     """Amplified into the end of the scale; every other one made quieter afterwards."""
-    loud = np.clip(good * rng.uniform(2.5, 10) / np.abs(good).max(), -1, 1)
+    peak = np.abs(clip.samples).max()
+    loud = np.clip(clip.samples * rng.uniform(2.5, 10) / peak, -1, 1)
     return loud * np.float32(rng.choice([1.0, 0.6]))
 
 
-def _cut(good: Floats, _expected_s: float, rng: Rng) -> Floats:
+def _cut(clip: Clip, rng: Rng) -> Floats:
     """Ends in the middle of the speech."""
-    first, last = round(LEAD_S * RATE_HZ), len(good) - round(TAIL_S * RATE_HZ)
-    return good[: first + round(rng.uniform(0.3, 0.6) * (last - first))]
+    first, last = clip.speech
+    return clip.samples[: first + round(rng.uniform(0.3, 0.6) * (last - first))]
 
 
-def _looped(good: Floats, _expected_s: float, rng: Rng) -> Floats:
+def _looped(clip: Clip, rng: Rng) -> Floats:
     """A part of 0.5 to 1 s, most of it speech, comes two to four times."""
-    first, last = round(LEAD_S * RATE_HZ), len(good) - round(TAIL_S * RATE_HZ)
-    size = min(round(rng.uniform(0.5, 1.0) * RATE_HZ), (last - first) * 3 // 4)
+    good, (first, last) = clip.samples, clip.speech
+    size = min(clip.count(rng.uniform(0.5, 1.0)), (last - first) * 3 // 4)
     for _ in range(100):
         start = int(rng.integers(first, last - size + 1))
         part = good[start : start + size]
@@ -115,54 +154,53 @@ def _looped(good: Floats, _expected_s: float, rng: Rng) -> Floats:
     return np.concatenate([good[:start], *[part] * int(rng.integers(2, 5)), good[start + size :]])
 
 
-def _run_on(good: Floats, expected_s: float, rng: Rng) -> Floats:
+def _run_on(clip: Clip, rng: Rng) -> Floats:
     """Speech, then noise, hum or babble up to the cap that its text has."""
-    cap = round((CAP_FACTOR * expected_s + CAP_SLACK_S) * RATE_HZ)
-    return np.concatenate([good, _sound(cap - len(good), good, rng)])
+    return np.concatenate([clip.samples, _sound(clip.cap - len(clip.samples), clip, rng)])
 
 
-def _run_on_unmarked(good: Floats, _expected_s: float, rng: Rng) -> Floats:
+def _run_on_unmarked(clip: Clip, rng: Rng) -> Floats:
     """Speech, then 3 to 6 s of noise, hum or babble; the model says that it ended by itself."""
-    return np.concatenate([good, _sound(round(rng.uniform(3, 6) * RATE_HZ), good, rng)])
+    return np.concatenate([clip.samples, _sound(clip.count(rng.uniform(3, 6)), clip, rng)])
 
 
-def _run_on_silent(good: Floats, expected_s: float, _rng: Rng) -> Floats:
-    cap = round((CAP_FACTOR * expected_s + CAP_SLACK_S) * RATE_HZ)
-    return np.concatenate([good, np.zeros(cap - len(good), np.float32)])
+def _run_on_silent(clip: Clip, _rng: Rng) -> Floats:
+    return np.concatenate([clip.samples, np.zeros(clip.cap - len(clip.samples), np.float32)])
 
 
-def _sound(size: int, good: Floats, rng: Rng) -> Floats:
+def _sound(size: int, clip: Clip, rng: Rng) -> Floats:
     kind, level = rng.integers(3), float(rng.uniform(0.02, 0.2))
     if kind == 0:
         return level * _noise(size, rng)
-    time_s = np.arange(size, dtype=np.float32) / RATE_HZ
+    time_s = np.arange(size, dtype=np.float32) / clip.rate_hz
     if kind == 1:
         hum = sum(np.sin(2 * np.pi * 50 * n * time_s) / n for n in range(1, 6))
         return (level * hum).astype(np.float32)
+    good = clip.samples
     backwards = np.tile(good[::-1], size // len(good) + 2)  # sounds of the voice, no words
-    return backwards[:size] + np.roll(backwards, RATE_HZ // 3)[:size]
+    return backwards[:size] + np.roll(backwards, clip.rate_hz // 3)[:size]
 
 
 def _noise(size: int, rng: Rng) -> Floats:
     return rng.standard_normal(size).astype(np.float32)
 
 
-def _at_speed(factor: float) -> Callable[[Floats, float, Rng], Floats]:
-    def change(good: Floats, _expected_s: float, _rng: Rng) -> Floats:
-        return soxr.resample(good, RATE_HZ * factor, RATE_HZ).astype(np.float32)
+def _at_speed(factor: float) -> Callable[[Clip, Rng], Floats]:
+    def change(clip: Clip, _rng: Rng) -> Floats:
+        return soxr.resample(clip.samples, clip.rate_hz * factor, clip.rate_hz).astype(np.float32)
 
     return change
 
 
-def _nan(good: Floats, _expected_s: float, rng: Rng) -> Floats:
+def _nan(clip: Clip, rng: Rng) -> Floats:
     """One to 2,000 samples are not a number, or infinite."""
-    broken, size = good.copy(), int(rng.integers(1, 2_000))
-    start = int(rng.integers(0, len(good) - size))
+    broken, size = clip.samples.copy(), int(rng.integers(1, 2_000))
+    start = int(rng.integers(0, len(broken) - size))
     broken[start : start + size] = rng.choice([np.nan, np.inf, -np.inf])
     return broken
 
 
-FAULTS: dict[str, Callable[[Floats, float, Rng], Floats]] = {
+FAULTS: dict[str, Callable[[Clip, Rng], Floats]] = {
     "silent": _silent,
     "clipped": _clipped,
     "cut": _cut,
@@ -174,6 +212,6 @@ FAULTS: dict[str, Callable[[Floats, float, Rng], Floats]] = {
     "speed 1.6": _at_speed(1.6),
     "not a number": _nan,
 }
-"""Name -> (good samples in -1..1, expected seconds, rng) -> faulty samples."""
+"""Name -> (good take, rng) -> faulty samples, -1..1."""
 
 TRIMMED = "run-on to the cap, silent"  # the one fault that is put right in place of a flag

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.quality.planted import FAULTS, TRIMMED, Spoken, judge, planted, speak
+from tests.quality.planted import FAULTS, TRIMMED, Spoken, at_rate, judge, planted, speak
 
 EACH = 6
 NAMED = {
@@ -25,8 +25,14 @@ NAMED = {
 
 
 @pytest.fixture(scope="module")
-def spoken() -> list[Spoken]:
+def by_voice() -> list[Spoken]:
     return speak(Path(__file__).parent / "data" / "sentences.jsonl")
+
+
+@pytest.fixture(scope="module", params=[24_000, 48_000])
+def spoken(by_voice: list[Spoken], request: pytest.FixtureRequest) -> list[Spoken]:
+    """The rows at the sample rate of each kind of model."""
+    return [at_rate(row, request.param) for row in by_voice]
 
 
 def takes(spoken: list[Spoken], fault: str, calibrated: bool = True) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import numpy as np
 from ttsbatch.errors import EngineError
 from ttsbatch.types import EngineStats, Failure, ModelCard, Segment, Waveform
 
-RATE_HZ = 24_000
+RATE_HZ: int | None = None  # None: the card's, for tests that change it
 LENGTH_FACTOR = 1.0  # of what is spoken, for tests that change it
 
 
@@ -62,13 +62,18 @@ class FakeSpeaker:
         loudness = 3_000
         if words[0] == "mumble" and segment.attempt < int(words[1]):
             loudness = 3
-        num_samples = round(segment.expected_s * LENGTH_FACTOR * RATE_HZ)
+        rate_hz = self.rate_hz
+        num_samples = round(segment.expected_s * LENGTH_FACTOR * rate_hz)
         # Louder and quieter five times a second, as speech is: steady noise would be flagged.
-        seconds = np.arange(num_samples) / max(RATE_HZ, 1)
+        seconds = np.arange(num_samples) / max(rate_hz, 1)
         swell = np.abs(np.sin(np.pi * 5 * seconds)) + 0.05
         fade = np.minimum(1, seconds[::-1] / 0.05)
         samples = np.clip(rng.normal(0, loudness, num_samples) * swell * fade, -32_000, 32_000)
-        return Waveform(segment, samples.astype(np.int16), RATE_HZ, "stop", 0)
+        return Waveform(segment, samples.astype(np.int16), rate_hz, "stop", 0)
+
+    @property
+    def rate_hz(self) -> int:
+        return self.card.sample_rate_hz if RATE_HZ is None else RATE_HZ
 
     def stop(self) -> None:
         self.stopped = True

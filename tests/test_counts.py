@@ -11,7 +11,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fake_speaker import RATE_HZ, FakeSpeaker
+from tests.fake_speaker import FakeSpeaker
 from ttsbatch.pipeline import synthesize
 from ttsbatch.plan import make_plan
 from ttsbatch.progress import Quiet
@@ -44,8 +44,8 @@ class Brief(FakeSpeaker):
         spoken = super()._speak(segment)
         if not isinstance(spoken, Waveform):
             return spoken
-        samples = np.ascontiguousarray(spoken.samples[: RATE_HZ // 5])
-        return Waveform(segment, samples, RATE_HZ, "stop", 0)
+        samples = np.ascontiguousarray(spoken.samples[: self.rate_hz // 5])
+        return Waveform(segment, samples, self.rate_hz, "stop", 0)
 
 
 def run(corpus: Path, out: Path, stop_after: int | None) -> RunReport:

@@ -17,6 +17,7 @@ import pytest
 import soundfile
 
 from tests.cli.test_synth import cli
+from tests.families import HIBARI, VOXCPM2, Family
 from tests.sinks.fake_run import audio, content, manifest, stored
 from ttsbatch.audio.finish import finish
 from ttsbatch.audio.formats import FORMATS
@@ -31,15 +32,16 @@ ROWS = [
     {"id": "b.c", "text": "Good night.", "mood": {"calm": [1, None]}},
     {"id": "d", "text": "And so on.", "file_name": "two/d.wav"},
 ]
-EVERY = [(f, layout) for f in FORMATS for layout in ("dir", "tar", "parquet")]
+EVERY = [(f, layout, HIBARI) for f in FORMATS for layout in ("dir", "tar", "parquet")]
+EVERY += [(f, "parquet", VOXCPM2) for f in FORMATS]  # of 48 kHz
 
 
-@pytest.mark.parametrize(("format", "layout"), EVERY)
+@pytest.mark.parametrize(("format", "layout", "family"), EVERY)
 def test_every_format_in_every_layout_is_whole_and_comes_out_the_same_again(
-    cli: Any, write_rows: Rows, format: str, layout: str
+    cli: Any, write_rows: Rows, format: str, layout: str, family: Family
 ) -> None:
     corpus = write_rows(*ROWS)
-    options = ("--format", format, "--layout", layout, "--shard-size", "2")
+    options = ("--format", format, "--layout", layout, "--shard-size", "2", *family.model_option)
     assert cli("synth", corpus, "-o", "out", *options).exit_code == 0
     lines = {m["id"]: m for m in manifest(Path("out"))}
     files = audio(Path("out"))
@@ -47,6 +49,7 @@ def test_every_format_in_every_layout_is_whole_and_comes_out_the_same_again(
         samples, rate_hz = soundfile.read(io.BytesIO(data), dtype="int16")
         line = lines[row_id]
         assert (len(samples), rate_hz) == (line["num_samples"], line["sample_rate"])
+        assert rate_hz == family.sample_rate_hz
         assert line["duration"] == line["num_samples"] / rate_hz
         assert np.abs(samples.astype(int)).max() > 3_000
     assert cli("verify", "out").exit_code == 0
@@ -134,11 +137,15 @@ def test_tar_has_the_row_beside_its_audio(cli: Any, write_rows: Rows) -> None:
     assert rows == manifest(Path("out"))
 
 
-def test_parquet_has_the_row_and_the_types_of_datasets(cli: Any, write_rows: Rows) -> None:
-    assert cli("synth", write_rows(*ROWS), "-o", "out", "--layout", "parquet").exit_code == 0
+@pytest.mark.parametrize("family", [HIBARI, VOXCPM2], ids=lambda f: f.name)
+def test_parquet_has_the_row_and_the_types_of_datasets(
+    cli: Any, write_rows: Rows, family: Family
+) -> None:
+    options = ("-o", "out", "--layout", "parquet", *family.model_option)
+    assert cli("synth", write_rows(*ROWS), *options).exit_code == 0
     table = pq.read_table("out/audio/shard-00000.parquet")
     features = json.loads(table.schema.metadata[b"huggingface"])["info"]["features"]
-    assert features["audio"] == {"sampling_rate": 24_000, "_type": "Audio"}
+    assert features["audio"] == {"sampling_rate": family.sample_rate_hz, "_type": "Audio"}
     assert list(features) == table.schema.names
     for row, line in zip(table.to_pylist(), manifest(Path("out")), strict=True):
         same = ("id", "text", "spoken_text", "duration", "num_samples", "seed", "file_name", "line")
@@ -148,24 +155,27 @@ def test_parquet_has_the_row_and_the_types_of_datasets(cli: Any, write_rows: Row
             assert json.loads(row[name]) == line[name]
 
 
-@pytest.mark.parametrize("rate_hz", [8_000, 22_050, 48_000])
+@pytest.mark.parametrize(
+    ("family", "rate_hz"),
+    [*((HIBARI, hz) for hz in (8_000, 22_050, 48_000)), (VOXCPM2, 16_000), (VOXCPM2, 44_100)],
+)
 @pytest.mark.parametrize("format", ["wav", "mp3"])
 def test_resampled_rows_have_the_exact_length_and_are_the_resampled_rows(
-    cli: Any, write_rows: Rows, rate_hz: int, format: str
+    cli: Any, write_rows: Rows, family: Family, rate_hz: int, format: str
 ) -> None:
     corpus = write_rows(*ROWS)
-    assert cli("synth", corpus, "-o", "plain").exit_code == 0
-    options = ("--format", format, "--sample-rate", str(rate_hz))
+    assert cli("synth", corpus, "-o", "plain", *family.model_option).exit_code == 0
+    options = ("--format", format, "--sample-rate", str(rate_hz), *family.model_option)
     assert cli("synth", corpus, "-o", "out", *options).exit_code == 0
     plain, files = audio(Path("plain")), audio(Path("out"))
     for line in manifest(Path("out")):
         source = soundfile.read(io.BytesIO(plain[line["id"]]), dtype="int16")[0]
         samples, found_hz = soundfile.read(io.BytesIO(files[line["id"]]), dtype="int16")
-        assert len(samples) == resampled_length(len(source), 24_000, rate_hz)
+        assert len(samples) == resampled_length(len(source), family.sample_rate_hz, rate_hz)
         assert (line["num_samples"], line["sample_rate"]) == (len(samples), found_hz)
         assert found_hz == rate_hz
         if format == "wav":
-            assert np.array_equal(samples, finish(source, 24_000, rate_hz).samples)
+            assert np.array_equal(samples, finish(source, family.sample_rate_hz, rate_hz).samples)
     assert json.loads(Path("out/report.json").read_text())["audio_seconds"] > 0
 
 

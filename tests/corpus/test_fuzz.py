@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.fake_speaker import RATE_HZ, FakeSpeaker
+from tests.fake_speaker import FakeSpeaker
 from ttsbatch.pipeline import synthesize
 from ttsbatch.plan import RowDefaults, make_plan
 from ttsbatch.progress import make_progress
@@ -33,8 +33,8 @@ class ShortSpeaker(FakeSpeaker):
             if i % 100 == 99:
                 yield segment, Failure(u.source, u.line, u.id, "engine", "engine_error", "refused")
             else:
-                samples = rng.normal(0, 3_000, RATE_HZ // 10).astype(np.int16)
-                yield Waveform(segment, samples, RATE_HZ, "stop", 0)
+                samples = rng.normal(0, 3_000, self.rate_hz // 10).astype(np.int16)
+                yield Waveform(segment, samples, self.rate_hz, "stop", 0)
 
 
 def synthesize_lines(lines: list[bytes], folder: Path) -> dict[str, int]:

@@ -20,10 +20,10 @@ from typer.testing import CliRunner, Result
 
 from ttsbatch import models
 from ttsbatch.cli.app import app
-from ttsbatch.corpus.scan import scan
+from ttsbatch.corpus.rows import RowChecker
 from ttsbatch.models.protocol import CodecLM
-from ttsbatch.plan import CorpusPlan, RowDefaults
-from ttsbatch.types import Demand, ModelCard, Utterance
+from ttsbatch.plan import RowDefaults
+from ttsbatch.types import Demand, ModelCard, Record, Utterance
 
 DATA = Path(__file__).parent / "data"
 REFERENCE, PROMPT = (str(DATA / "voxcpm2_tiny" / "audio" / f"{n}.wav") for n in ("ref", "prompt"))
@@ -87,10 +87,10 @@ class Family:
         """All `rows`, as they are written in a corpus."""
         return [self.written(r) for r in self.rows]
 
-    def utterance(self, name: str, folder: Path) -> Utterance:
-        """One of `rows`, checked as those of a corpus are."""
-        path = write_corpus(folder / f"{name}.jsonl", [self.row(name)])
-        (found,) = scan(CorpusPlan((str(path),)), RowDefaults(), self.card)
+    def utterance(self, name: str, **fields: Any) -> Utterance:
+        """One of `rows` with other fields, checked as those of a corpus are."""
+        record = Record("rows.jsonl", 1, self.row(name) | fields, ".")
+        found = RowChecker(RowDefaults(), self.card).resolve(record)
         assert isinstance(found, Utterance), found
         return found
 
@@ -375,3 +375,5 @@ VOXCPM2 = Family(
 
 FAMILIES = (HIBARI, QWEN3_CUSTOM_VOICE, QWEN3_BASE, VOXCPM2)
 CODEC_LMS = tuple(f for f in FAMILIES if f.model is not None)
+ONE_OF_EACH = tuple({f.card.family: f for f in reversed(CODEC_LMS)}.values())
+"""The first checkpoint of each family: what is a matter of its steps, not of its prompts."""

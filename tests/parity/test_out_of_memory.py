@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,11 +24,11 @@ def spoken(speaker: CodecLMSpeaker, segments: list[Segment]) -> dict[str, Wavefo
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 @pytest.mark.parametrize("family", CODEC_LMS, ids=lambda f: f.name)
 def test_rows_in_flight_are_decoded_again_to_the_same_frames(
-    family: Family, device: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    family: Family, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if device == "cuda":
         torch.backends.fp32_precision = "ieee"
-    utterances = [family.utterance(r["id"], tmp_path) for r in family.rows]
+    utterances = [family.utterance(r["id"]) for r in family.rows]
     segments = [Segment(u, 0, u.spoken_text, expected_s=1.0) for u in utterances]
     model = family.load(device)
     speaker = CodecLMSpeaker(model, NUM_SLOTS, keep_codes=family.has_codes)

@@ -1,44 +1,31 @@
-"""A row's codes are its own: alone, in any batch, order and slot, fresh or refilled.
+"""A row's frames are its own: alone, in any batch, order and slot, fresh or refilled.
 
 Sampled at the checkpoint's own settings through the real prompts and the slot engine, fp32 CPU.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
-from dataclasses import replace
 from functools import cache
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
-from tests.parity.qwen3 import model
+from tests.families import CODEC_LMS, ONE_OF_EACH, QWEN3_CUSTOM_VOICE, Family
 from ttsbatch.engine import decode
 from ttsbatch.engine.budget import make_job
 from ttsbatch.engine.decode import DecodeLoop, FinishedFrames
 from ttsbatch.engine.queue import JobQueue, Prefetch
 from ttsbatch.engine.slots import Job
 from ttsbatch.models.protocol import PreparedPrompt
-from ttsbatch.types import EngineStats, Sampling, Segment, Utterance
+from ttsbatch.types import EngineStats, Sampling, Segment
 
-ROWS = [  # id, text, voice, language, seed, frames
-    ("short", "Hi.", "ryan", "en", 11, 3),
-    ("one", "Yes, one frame.", "serena", "auto", 12, 1),
-    (
-        "long",
-        "A much longer line, of many more words than the others have.",
-        "vivian",
-        "en",
-        13,
-        20,
-    ),
-    ("german", "Guten Morgen, Berlin!", "ryan", "de", 14, 4),
-    ("chinese", "你好，世界。今天天气很好。", "eric", "zh", 15, 6),
-    ("same text", "Hi.", "ryan", "en", 16, 3),
-    ("dialect", "吃了吗？", "dylan", "auto", 17, 2),
-    ("digits", "Call 555-0199 at 7:45.", "vivian", "en", 18, 8),
-]
+each_checkpoint = pytest.mark.parametrize("family", CODEC_LMS, ids=lambda f: f.name)
+each_family = pytest.mark.parametrize("family", ONE_OF_EACH, ids=lambda f: f.name)
+NEW = 0.1  # by which the first frames of two draws differ at least: another code, or latents
 
 
 @pytest.fixture(autouse=True)
@@ -47,34 +34,21 @@ def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decode, "FEWEST_SLOTS_CAPTURED", 1)
 
 
-def segment(name: str, attempt: int = 0, index: int = 0, seed: int | None = None) -> Segment:
-    row = next(r for r in ROWS if r[0] == name)
-    _, text, voice, language, own_seed, frames = row
-    utterance = Utterance(
-        id=name,
-        text=text,
-        spoken_text=text,
-        source="rows.jsonl",
-        line=1,
-        voice=voice,
-        language=language,
-        seed=own_seed if seed is None else seed,
-        max_seconds=frames / model("custom-voice").spec.frame_rate_hz,
-    )
-    return Segment(utterance, index, text, attempt)
-
-
-def job(said: Segment) -> Job:
-    m = model("custom-voice")
-    prompt = m.prepare(said)
+def job(family: Family, name: str, attempt: int = 0, index: int = 0, **fields: Any) -> Job:
+    utterance = family.utterance(name, **fields)
+    prompt = family.load().prepare(Segment(utterance, index, utterance.spoken_text, attempt))
     assert isinstance(prompt, PreparedPrompt)
-    return make_job(prompt, m.spec)
+    return make_job(prompt, family.load().spec)
 
 
-def speak(jobs: list[Job], num_slots: int) -> list[FinishedFrames]:
-    """Codes of the jobs, seated in the order given."""
+def jobs(family: Family, *names: str) -> list[Job]:
+    return [job(family, name) for name in names]
+
+
+def speak(family: Family, jobs: list[Job], num_slots: int) -> list[FinishedFrames]:
+    """Frames of the jobs, seated in the order given."""
     loop = DecodeLoop(
-        model("custom-voice"),
+        family.load(),
         num_slots,
         num_pages=num_slots * 8 + 1,
         max_positions=128,
@@ -88,106 +62,126 @@ def speak(jobs: list[Job], num_slots: int) -> list[FinishedFrames]:
 
 
 @cache
-def alone(name: str) -> np.ndarray:
-    """The row's codes in a loop of one slot that has never held another."""
-    (finished,) = speak([job(segment(name))], num_slots=1)
-    return finished.frames.numpy()
+def alone(model: str, name: str) -> Tensor:
+    """The row's frames in a loop of one slot that has never held another."""
+    family = next(f for f in CODEC_LMS if f.name == model)
+    (finished,) = speak(family, [job(family, name)], num_slots=1)
+    return finished.frames
 
 
-def check(done: list[FinishedFrames]) -> None:
+def check(family: Family, done: list[FinishedFrames]) -> None:
     for finished in done:
-        u = finished.job.prompt.segment.utterance
-        np.testing.assert_array_equal(finished.frames.numpy(), alone(u.id), err_msg=u.id)
+        name = finished.job.prompt.segment.utterance.id
+        same(family, finished.frames, alone(family.name, name))
 
 
-def every_row() -> list[Job]:
-    return [job(segment(name)) for name, *_ in ROWS]
+def same(family: Family, found: Tensor, expected: Tensor) -> None:
+    assert found.shape == expected.shape
+    torch.testing.assert_close(found, expected, atol=family.frame_atol, rtol=0)
+
+
+def other_names(family: Family) -> list[str]:
+    """Rows that differ in kind from the usual ones."""
+    return [r["id"] for r in family.rows if r["id"] not in ("short", "one", "long", "same")]
 
 
 def test_rows_are_sampled_not_greedy() -> None:
-    draw = job(segment("long")).prompt.draw
+    family = QWEN3_CUSTOM_VOICE
+    draw = job(family, "long").prompt.draw
     assert draw.temperature == (0.9, 0.9)
     assert draw.top_k == (50, 50)
-    greedy = segment("long")
-    greedy = replace(greedy, utterance=replace(greedy.utterance, sampling=Sampling(0.0)))
-    (finished,) = speak([job(greedy)], 1)
-    assert not np.array_equal(finished.frames.numpy(), alone("long"))
-    assert len(np.unique(alone("long"))) > 20
+    (finished,) = speak(family, [job(family, "long", temperature=0.0)], 1)
+    assert not torch.equal(finished.frames, alone(family.name, "long"))
+    assert len(alone(family.name, "long").unique()) > 20
 
 
-def test_a_row_comes_out_the_same_again() -> None:
-    for name in ("digits", "dialect"):
-        check(speak([job(segment(name))], num_slots=1))
+@each_family
+def test_a_row_comes_out_the_same_again(family: Family) -> None:
+    for name in ("short", other_names(family)[0]):
+        check(family, speak(family, jobs(family, name), num_slots=1))
 
 
+@each_checkpoint
 @pytest.mark.parametrize(("num_slots", "shuffle"), [(1, 0), (3, 1), (8, 2)])
-def test_a_row_is_the_same_in_any_batch_order_and_slot(num_slots: int, shuffle: int) -> None:
-    jobs = every_row()
-    random.Random(shuffle).shuffle(jobs)
-    check(speak(jobs, num_slots))
+def test_a_row_is_the_same_in_any_batch_order_and_slot(
+    family: Family, num_slots: int, shuffle: int
+) -> None:
+    names = [r["id"] for r in family.rows]
+    random.Random(shuffle).shuffle(names)
+    check(family, speak(family, jobs(family, *names), num_slots))
 
 
-def test_a_row_is_the_same_in_rounds_of_several_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+@each_family
+def test_a_row_is_the_same_in_rounds_of_several_frames(
+    family: Family, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(decode.FRAMES_PER_ROUND, "cpu", 4)
-    check(speak([job(segment(n)) for n in ("long", "one", "short", "german", "dialect")], 2))
+    names = ["long", "one", "short", *other_names(family)[:2]]
+    check(family, speak(family, jobs(family, *names), 2))
 
 
+@each_family
 @pytest.mark.parametrize("place", range(4))
-def test_a_row_is_the_same_in_every_slot(place: int) -> None:
-    others = [job(segment(n)) for n in ("german", "chinese", "digits")]
-    check(speak([*others[:place], job(segment("long")), *others[place:]], num_slots=4))
+def test_a_row_is_the_same_in_every_slot(family: Family, place: int) -> None:
+    others = other_names(family)[:3]
+    names = [*others[:place], "long", *others[place:]]
+    check(family, speak(family, jobs(family, *names), num_slots=4))
 
 
-def test_a_row_is_the_same_beside_slots_that_end_and_stay_empty() -> None:
-    check(speak([job(segment(n)) for n in ("one", "long", "short")], num_slots=8))
+@each_family
+def test_a_row_is_the_same_beside_slots_that_end_and_stay_empty(family: Family) -> None:
+    check(family, speak(family, jobs(family, "one", "long", "short"), num_slots=8))
 
 
-def test_a_row_is_the_same_beside_slots_that_are_refilled() -> None:
-    refills = ["short", "one", "dialect", "same text", "short", "one", "german"]
-    check(speak([job(segment(n)) for n in ["long", *refills]], num_slots=2))
+@each_family
+def test_a_row_is_the_same_beside_slots_that_are_refilled(family: Family) -> None:
+    refills = ["short", "one", other_names(family)[-1], "same", "short", "one"]
+    check(family, speak(family, jobs(family, "long", *refills), num_slots=2))
 
 
-def test_a_refilled_slot_is_as_good_as_a_fresh_one() -> None:
+@each_family
+def test_a_refilled_slot_is_as_good_as_a_fresh_one(family: Family) -> None:
     """One slot: short rows after the longest prompt, and the longest after short ones."""
-    names = ["long", "short", "digits", "one", "long", "one", "chinese", "dialect"]
-    check(speak([job(segment(n)) for n in names], num_slots=1))
+    names = ["long", "short", other_names(family)[-1], "one", "long", "one"]
+    check(family, speak(family, jobs(family, *names), num_slots=1))
 
 
-def test_a_row_beside_itself_says_the_same_twice() -> None:
-    check(speak([job(segment("digits")) for _ in range(5)], num_slots=3))
+@each_family
+def test_a_row_beside_itself_says_the_same_twice(family: Family) -> None:
+    check(family, speak(family, jobs(family, *["same"] * 5), num_slots=3))
 
 
-def test_another_seed_attempt_or_piece_says_something_else() -> None:
+@each_family
+def test_another_seed_attempt_or_piece_says_something_else(family: Family) -> None:
     said = [
-        segment("digits"),
-        segment("digits", seed=18 + 1),
-        segment("digits", seed=18 + (1 << 32)),
-        segment("digits", attempt=1),
-        segment("digits", attempt=2),
-        segment("digits", index=1),
+        job(family, "same", seed=18),
+        job(family, "same", seed=18 + 1),
+        job(family, "same", seed=18 + (1 << 32)),
+        job(family, "same", seed=18, attempt=1),
+        job(family, "same", seed=18, attempt=2),
+        job(family, "same", seed=18, index=1),
     ]
-    together = [f.frames.numpy() for f in speak([job(s) for s in said], num_slots=3)]
-    assert len({codes.tobytes() for codes in together}) == len(said)
-    first = {codes[0].tobytes() for codes in together}
-    assert len(first) == len(said)  # different from the first frame on
+    firsts = [f.frames[0].float() for f in speak(family, said, num_slots=3)]
+    for one, other in itertools.combinations(firsts, 2):  # from the first frame on
+        assert (one - other).abs().max() > NEW
 
 
-def test_the_same_words_of_another_row_are_drawn_with_its_own_seed() -> None:
-    short, same = alone("short"), alone("same text")
-    common = min(len(short), len(same))
-    assert not np.array_equal(short[:common], same[:common])
+@each_family
+def test_the_same_words_of_another_row_are_drawn_with_its_own_seed(family: Family) -> None:
+    short, same_words = alone(family.name, "short"), alone(family.name, "same")
+    assert (short[0].float() - same_words[0]).abs().max() > NEW
 
 
-def test_neighbours_with_other_settings_do_not_change_a_row() -> None:
-    wild = Sampling(temperature=3.0, top_k=5, top_p=0.5, repetition_penalty=2.0)
-    others = []
-    for name in ("german", "chinese", "short"):
-        said = segment(name)
-        others.append(job(replace(said, utterance=replace(said.utterance, sampling=wild))))
-    done = speak([others[0], job(segment("long")), *others[1:], job(segment("digits"))], 3)
-    plain = [f for f in done if f.job.prompt.segment.utterance.sampling == Sampling()]
-    assert len(plain) == 2
-    check(plain)
+@each_family
+def test_neighbours_with_other_settings_do_not_change_a_row(family: Family) -> None:
+    wild = itertools.cycle(family.other_sampling)
+    names = ("same", *other_names(family)[:2])
+    others = [job(family, n, **dict(s)) for n, s in zip(names, wild, strict=False)]
+    plain = jobs(family, "long", "short")
+    done = speak(family, [others[0], plain[0], *others[1:], plain[1]], 3)
+    usual = [f for f in done if f.job.prompt.segment.utterance.sampling == Sampling()]
+    assert len(usual) == 2
+    check(family, usual)
 
 
 def test_threads_of_torch_are_one() -> None:

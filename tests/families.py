@@ -375,5 +375,6 @@ VOXCPM2 = Family(
 
 FAMILIES = (HIBARI, QWEN3_CUSTOM_VOICE, QWEN3_BASE, VOXCPM2)
 CODEC_LMS = tuple(f for f in FAMILIES if f.model is not None)
+CLONING = tuple(f for f in FAMILIES if "ref_audio" in f.card.options)
 ONE_OF_EACH = tuple({f.card.family: f for f in reversed(CODEC_LMS)}.values())
 """The first checkpoint of each family: what is a matter of its steps, not of its prompts."""

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.parity.qwen3 import FIXTURE
+from tests.families import CLONING, Family
 from tests.test_pipeline import Bench, rows
 from ttsbatch.errors import SinkError
 from ttsbatch.verify import verify_run
@@ -82,35 +82,40 @@ def test_later_duplicate_of_a_finished_row_takes_nothing_out(
     assert found(bench) == {}
 
 
+each_cloning = pytest.mark.parametrize("family", CLONING, ids=lambda f: f.name)
+
+
+@each_cloning
 @pytest.mark.parametrize("broken", [None, b"not audio"])
 def test_finished_row_whose_reference_is_away_is_kept_and_said(
-    bench: Bench, write_rows: Rows, tmp_path: Path, broken: bytes | None
+    bench: Bench, write_rows: Rows, tmp_path: Path, family: Family, broken: bytes | None
 ) -> None:
     clip = tmp_path / "clip.wav"
     soundfile.write(clip, np.random.default_rng(0).normal(0, 0.1, 24_000), 24_000)
     corpus = write_rows({"id": "a", "text": "one", "ref_audio": "clip.wav"})
-    model = str(FIXTURE / "base")
-    bench.run(corpus, model=model)
+    bench.run(corpus, model=family.model)
     before = state(bench.out)
     shutil.move(clip, tmp_path / "away.wav")
     if broken is not None:
         clip.write_bytes(broken)
-    report = bench.run(corpus, model=model)
+    report = bench.run(corpus, model=family.model)
     assert state(bench.out) == before
     assert bench.speaker is None
     assert report.values["utterances"]["made"] == 1
     assert any("kept as it was made" in m for m in bench.watcher.messages)
     assert found(bench) == {"changed": 1}  # said, and no damage
     shutil.move(tmp_path / "away.wav", clip)
-    bench.run(corpus, model=model)
+    bench.run(corpus, model=family.model)
     assert bench.speaker is None
     assert found(bench) == {}
 
 
-def test_new_row_without_its_reference_is_rejected(bench: Bench, write_rows: Rows) -> None:
-    bench.run(
-        write_rows({"id": "a", "text": "one", "ref_audio": "no.wav"}), model=str(FIXTURE / "base")
-    )
+@each_cloning
+def test_new_row_without_its_reference_is_rejected(
+    bench: Bench, write_rows: Rows, family: Family
+) -> None:
+    corpus = write_rows({"id": "a", "text": "one", "ref_audio": "no.wav"})
+    bench.run(corpus, model=family.model)
     assert [f["reason"] for f in bench.lines("failures.jsonl")] == ["ref_missing"]
 
 

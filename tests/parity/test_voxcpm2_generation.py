@@ -7,6 +7,7 @@ every part of a step is right.
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -106,8 +107,10 @@ def golden_prompt(mode: str) -> PreparedPrompt:
         seed=MODES.index(mode),
         max_seconds=meta["effective_max_len"] / config().patch_rate_hz,
     )
+    told = re.match(r"\((.*?)\)", meta["target_text"])
     spoken = Spoken(
-        text=meta["target_text"],
+        text=meta["target_text"][told.end() if told else 0 :],
+        instruct=told[1] if told else None,
         reference=clip(meta["reference"], "right"),
         continued=clip(meta["prompt_audio"], "left"),
         continued_text=meta["prompt_text"] or "",

@@ -20,6 +20,9 @@ from ttsbatch.models.voxcpm2.config import (
     VoxCPM2Config,
 )
 
+_OPENING, _CLOSING = tuple("(（"), tuple(")）")
+_BRACKETS = re.compile("[()（）]+")
+
 CONTEXT_PATCHES = 3  # of a continued clip, which the VAE hears before the row's own
 
 
@@ -117,9 +120,38 @@ class PromptBuilder:
 
     def _whole_text(self, spoken: Spoken) -> str:
         text = one_line(spoken.text)
+        if spoken.continued is not None:
+            return spoken.continued_text + text
+        text = without_leading_brackets(text)
         if spoken.instruct:
-            text = f"({one_line(spoken.instruct)}){text}"
-        return spoken.continued_text + text if spoken.continued is not None else text
+            return f"({one_line(_BRACKETS.sub(' ', spoken.instruct))}){text}"
+        return text
+
+
+def without_leading_brackets(text: str) -> str:
+    """A text that does not begin with a bracket: its words stay, the brackets around them go.
+
+    The model takes what stands in brackets before a text for an instruction, and does not say it.
+    A row tells it how to speak in `instruct` alone.
+    """
+    if text[:1] not in _OPENING:
+        return text
+    kept: list[str] = []
+    num_dropped = depth = 0  # opening brackets without their end; those open within the text
+    for char in text:
+        if not kept:
+            num_dropped += (char in _OPENING) - (char in _CLOSING)
+            if char in _OPENING or char in _CLOSING or char.isspace():
+                continue
+        elif char in _OPENING:
+            depth += 1
+        elif char in _CLOSING and depth:
+            depth -= 1
+        elif char in _CLOSING and num_dropped > 0:
+            num_dropped -= 1
+            continue
+        kept.append(char)
+    return one_line("".join(kept))
 
 
 def one_line(text: str) -> str:

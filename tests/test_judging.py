@@ -80,10 +80,15 @@ def test_without_processes_a_take_is_judged_when_it_is_asked_for() -> None:
         assert same(judgement.result(), judge(take(4)))
 
 
-def test_a_model_on_the_cpu_gets_no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_gets_processes_where_there_are_cores_and_the_cpu_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 16)
     assert num_judges(["cpu"]) == num_judges([]) == 0
+    assert num_judges(["NVIDIA H200"]) == num_judges(["NVIDIA H200"] * 2) == 4
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
     assert num_judges(["NVIDIA H200"]) == 4
+    assert num_judges(["NVIDIA H200"] * 2) == 8
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     assert num_judges(["NVIDIA H200"]) == 0
 

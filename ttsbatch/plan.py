@@ -1,13 +1,11 @@
 """RunPlan: recipe and flags, one validated frozen object.
 
-A recipe is TOML with the flags' own names (`max-seconds` or `max_seconds`); a flag wins over it.
-Built once by `make_plan`; the resolved plan is written to OUT/run.json by the sink.
+Built once by `make_plan` from the values of a recipe (`recipe.py`) and of flags, which win. The
+resolved plan is written to OUT/run.json by the sink.
 """
 
 from __future__ import annotations
 
-import difflib
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -163,80 +161,8 @@ class RunPlan:
             raise PlanError(message) from e
 
 
-RECIPE_FIELDS: dict[str, tuple[type, ...]] = {
-    "corpus": (list, str),
-    "out": (str,),
-    "model": (str,),
-    "voice": (str,),
-    "language": (str,),
-    "instruct": (str,),
-    "ref_audio": (str,),
-    "ref_text": (str,),
-    "seed": (int,),
-    "temperature": (float, int),
-    "top_k": (int,),
-    "top_p": (float, int),
-    "repetition_penalty": (float, int),
-    "guidance": (float, int),
-    "steps": (int,),
-    "max_seconds": (float, int),
-    "normalize": (bool,),
-    "split": (bool,),
-    "device": (str,),
-    "dtype": (str,),
-    "slots": (int, str),
-    "format": (str,),
-    "sample_rate": (int,),
-    "loudness": (float, int),
-    "layout": (str,),
-    "shard_size": (int,),
-    "map": (dict, list),
-    "limit": (int,),
-    "retries": (int,),
-    "unsupported_language": (str,),
-    "delimiter": (str,),
-    "header": (bool,),
-    "save_codes": (bool,),
-    "fail_fast": (bool,),
-    "check_asr": (str,),
-    "max_wer": (float, int),
-    "check_speaker": (str,),
-    "min_similarity": (float, int),
-    "check_dnsmos": (str,),
-    "min_mos": (float, int),
-}
-"""Every name that a recipe may hold, with the TOML types it may have."""
-
-
-def read_recipe(path: Path) -> dict[str, Any]:
-    """The values of a recipe file, by field name.
-
-    Raises:
-        PlanError: unreadable, not TOML, an unknown key (the nearest is suggested), a wrong type.
-    """
-    try:
-        raw = tomllib.loads(path.read_text("utf8"))
-    except OSError as e:
-        raise PlanError(f"{path}: cannot read the recipe: {e.strerror or e}") from e
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
-        raise PlanError(f"{path}: not TOML: {e}") from e
-    values: dict[str, Any] = {}
-    for key, value in raw.items():
-        name = key.replace("-", "_")
-        if name not in RECIPE_FIELDS:
-            near = difflib.get_close_matches(name, RECIPE_FIELDS, n=1)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise PlanError(f"{path}: unknown key {key!r}{hint}")
-        allowed = RECIPE_FIELDS[name]
-        if not isinstance(value, allowed) or (isinstance(value, bool) and bool not in allowed):
-            want = " or ".join(t.__name__ for t in allowed)
-            raise PlanError(f"{path}: {key} is {value!r}, expected {want}")
-        values[name] = value
-    return values
-
-
 def make_plan(values: Mapping[str, Any]) -> RunPlan:
-    """Check the merged values of recipe and flags (names of RECIPE_FIELDS) and build the plan.
+    """Check the merged values of recipe and flags (names of `recipe.FIELDS`) and build the plan.
 
     Raises:
         PlanError: a value out of range, with the name of the option and what was expected.

@@ -12,10 +12,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from ttsbatch import __version__
+from ttsbatch import __version__, recipe
 from ttsbatch.cli.app import app
 from ttsbatch.models.known import KNOWN_MODELS
-from ttsbatch.plan import RECIPE_FIELDS
 
 Rows = Callable[..., Path]
 
@@ -75,7 +74,7 @@ def test_the_module_and_the_console_script_print_the_version() -> None:
 
 def test_every_recipe_field_is_an_option_of_synth() -> None:
     text = run("synth", "--help").stdout
-    for name in set(RECIPE_FIELDS) - {"corpus"}:
+    for name in set(recipe.FIELDS) - {"corpus"}:
         assert f"--{name.replace('_', '-')}" in text, name
 
 

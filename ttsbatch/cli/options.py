@@ -260,11 +260,12 @@ def plan_from(options: Mapping[str, Any]) -> tuple[RunPlan, str | None]:
     Raises:
         PlanError: a bad recipe or a bad value.
     """
-    from ttsbatch.plan import RECIPE_FIELDS, make_plan, read_recipe
+    from ttsbatch.plan import make_plan
+    from ttsbatch.recipe import FIELDS, read_recipe
 
     recipe = options.get("recipe")
     values = read_recipe(recipe) if recipe else {}
-    given = {k: v for k, v in options.items() if k in RECIPE_FIELDS and v is not None}
+    given = {k: v for k, v in options.items() if k in FIELDS and v is not None}
     values |= given
     out = values.pop("out", None)
     return make_plan(values), out

@@ -13,11 +13,7 @@ from hashlib import blake2b
 from typing import Any, Literal
 
 from ttsbatch.corpus.fields import (
-    BOOL_FIELDS,
-    NUMBER_FIELDS,
     ROW_FIELD_SET,
-    STRING_FIELDS,
-    WHOLE_FIELDS,
     has_lone_surrogate,
     near_field,
 )
@@ -25,8 +21,17 @@ from ttsbatch.corpus.languages import language_code
 from ttsbatch.corpus.open import source_stem
 from ttsbatch.corpus.plainjson import plain_json
 from ttsbatch.corpus.references import ReferenceProblem, References
+from ttsbatch.corpus.values import (
+    Reject,
+    check_values,
+    repeated,
+    text_of,
+    typed,
+    whole_of,
+    wrong_type,
+)
 from ttsbatch.errors import PlanError
-from ttsbatch.plan import RowDefaults, sampling_problems
+from ttsbatch.plan import RowDefaults
 from ttsbatch.text.clean import has_speech, spoken
 from ttsbatch.text.normalize import normalized
 from ttsbatch.types import AUTO, OPTION_FIELDS, Failure, ModelCard, Record, Sampling, Utterance
@@ -36,17 +41,6 @@ Warn = Callable[[str], None]
 _SAMPLING_FIELDS = frozenset(f.name for f in fields(Sampling))
 _PLAIN_FIELDS = frozenset(("voice", "language"))  # all that most rows have beside id and text
 _PLAIN_TYPES = frozenset((str, int, bool, type(None)))
-_MAX_SEED = 2**63 - 1
-_SHOWN = 80  # characters of a value that a message repeats
-
-
-class _Reject(Exception):
-    """Ends the checking of a row."""
-
-    def __init__(self, reason: str, message: str) -> None:
-        super().__init__(reason, message)
-        self.reason = reason
-        self.message = message
 
 
 def check_defaults(
@@ -149,7 +143,7 @@ class RowChecker:
         try:
             row_id = self._id(record)
             return self._utterance(record, row_id)
-        except _Reject as e:
+        except Reject as e:
             row = plain_json(record.fields)
             return Failure(record.source, record.line, row_id, "validate", e.reason, e.message, row)
 
@@ -165,18 +159,18 @@ class RowChecker:
                     self._look_at_name(name)
                 extra[name] = value if type(value) in _PLAIN_TYPES else plain_json(value)
         own.pop("id", None)
-        text = _text(own.pop("text", None), record.fields)
+        text = text_of(own.pop("text", None), record.fields)
         spoken_text = spoken(text)
         if not has_speech(spoken_text):
-            raise _Reject("empty_text", f'"text" is {_show(text)}; no letter or digit to speak')
+            raise Reject("empty_text", f'"text" is {repeated(text)}; no letter or digit to speak')
         sampling = self._defaults.sampling
         for name in own:
-            own[name] = _typed(name, own[name])
+            own[name] = typed(name, own[name])
         if not own.keys() <= _PLAIN_FIELDS:
             sampling = self._check_options(own)
         if expected := _no_frame(own.get("max_seconds"), self._card):
-            shown = _show(own["max_seconds"])
-            raise _Reject("bad_value", f'"max_seconds" is {shown}; expected {expected}')
+            shown = repeated(own["max_seconds"])
+            raise Reject("bad_value", f'"max_seconds" is {shown}; expected {expected}')
         voice, ref_audio, ref_text = self._speaker(own, record.base)
         language = self._language(own, record.fields)
         defaults = self._defaults
@@ -216,8 +210,8 @@ class RowChecker:
                 del own[name]
         if unused := self._unused & own.keys():
             named = ", ".join(f'"{n}"' for n in sorted(unused))
-            raise _Reject("unsupported_option", f"{self._card.name} has no use for {named}")
-        _check_values(own)
+            raise Reject("unsupported_option", f"{self._card.name} has no use for {named}")
+        check_values(own)
         drawn = {k: v for k, v in own.items() if k in _SAMPLING_FIELDS}
         return replace(self._defaults.sampling, **drawn) if drawn else self._defaults.sampling
 
@@ -225,21 +219,21 @@ class RowChecker:
         resolved.setdefault("instruct", self._defaults.instruct)
         for one, other, why in _both(resolved, self._card):
             message = f'"{one}" and "{other}" are both given; expected one: {why}'
-            raise _Reject("unsupported_option", message)
+            raise Reject("unsupported_option", message)
 
     def _id(self, record: Record) -> str:
         value = record.fields.get("id")
         if type(value) is str:
             if value == "":
-                raise _Reject("bad_value", '"id" is empty; expected a name, or no "id" at all')
+                raise Reject("bad_value", '"id" is empty; expected a name, or no "id" at all')
             if has_lone_surrogate(value):
-                raise _Reject("bad_unicode", '"id" holds a lone surrogate')
+                raise Reject("bad_unicode", '"id" holds a lone surrogate')
             return value
         if value is None:
             return f"{self._prefix(record.source)}-{record.line:06d}"
-        whole = _whole(value)
+        whole = whole_of(value)
         if whole is None:
-            raise _wrong_type("id", value, "a string or a whole number")
+            raise wrong_type("id", value, "a string or a whole number")
         return str(whole)
 
     def _prefix(self, source: str) -> str:
@@ -257,7 +251,7 @@ class RowChecker:
         near = near_field(name)
         if near is not None:
             self._warn_once(
-                f"field {_show(name)} is none of ours and rides along as it is; is it {near!r}?"
+                f"field {repeated(name)} is none of ours and rides along as it is; is it {near!r}?"
             )
 
     def _warn_once(self, message: str) -> None:
@@ -273,30 +267,30 @@ class RowChecker:
         ref_audio: str | None = own.get("ref_audio")
         ref_text: str | None = own.get("ref_text")
         if voice is not None and ref_audio is not None:
-            raise _Reject("ref_and_voice", '"voice" and "ref_audio" are both given; expected one')
+            raise Reject("ref_and_voice", '"voice" and "ref_audio" are both given; expected one')
         if voice is not None:
             known = self._voices.get(_voice_key(voice))
             if known is None:
-                message = f'"voice" is {_show(voice)}; {_known_voices(self._card)}'
-                raise _Reject("unknown_voice", message)
+                message = f'"voice" is {repeated(voice)}; {_known_voices(self._card)}'
+                raise Reject("unknown_voice", message)
             voice = known
         elif ref_audio is not None:
             found = self._references.find(ref_audio, base)
             if isinstance(found, ReferenceProblem):
-                raise _Reject(found.reason, found.message)
+                raise Reject(found.reason, found.message)
             return None, found, ref_text
         elif self._default_ref_audio is not None:
             return None, self._default_ref_audio, ref_text or self._defaults.ref_text
         if ref_text is not None:
-            raise _Reject("ref_missing", '"ref_text" is given without "ref_audio"; expected both')
+            raise Reject("ref_missing", '"ref_text" is given without "ref_audio"; expected both')
         if self._card.needs_reference:
             message = f'no "ref_audio"; {self._card.name} only clones: give one, or --ref-audio'
-            raise _Reject("ref_missing", message)
+            raise Reject("ref_missing", message)
         if voice is None:
             voice = self._default_voice
             if voice is None and self._voices:
                 message = 'no "voice"; a model with several voices needs one, or --voice; {}'
-                raise _Reject("unknown_voice", message.format(_known_voices(self._card)))
+                raise Reject("unknown_voice", message.format(_known_voices(self._card)))
         return voice, None, None
 
     def _language(self, own: Mapping[str, Any], row: Mapping[str, Any]) -> str:
@@ -304,8 +298,8 @@ class RowChecker:
         if given is not None:
             code = _code(given)
             if code is None:
-                message = f'"language" is {_show(given)}; {_EXPECTED_LANGUAGE}'
-                raise _Reject("unknown_language", message)
+                message = f'"language" is {repeated(given)}; {_EXPECTED_LANGUAGE}'
+                raise Reject("unknown_language", message)
         else:
             # A row that has the field and leaves it empty says auto; --language is for the others.
             code = AUTO if "language" in row else self._default_language
@@ -314,11 +308,11 @@ class RowChecker:
                 message = (
                     f'no "language"; {self._card.name} needs one; {_known_languages(self._card)}'
                 )
-                raise _Reject("unsupported_language", message)
+                raise Reject("unsupported_language", message)
         elif code not in self._languages:
             if self._reject_languages:
-                message = f'"language" is {_show(given or code)}; {_known_languages(self._card)}'
-                raise _Reject("unsupported_language", message)
+                message = f'"language" is {repeated(given or code)}; {_known_languages(self._card)}'
+                raise Reject("unsupported_language", message)
             self._warn_once(
                 f"language {code} is none of {self._card.name}'s; its rows are made all the same"
             )
@@ -356,65 +350,6 @@ def _known_languages(card: ModelCard) -> str:
     return f"languages of {card.name}: {', '.join(card.languages)}"
 
 
-def _text(value: Any, row: Mapping[str, Any]) -> str:
-    if type(value) is not str:
-        if value is None:
-            found = ", ".join(str(k) for k in row)
-            raise _Reject("missing_text", f'no "text"; fields found: {found or "none"} (see --map)')
-        raise _wrong_type("text", value, "a string")
-    if has_lone_surrogate(value):
-        raise _Reject("bad_unicode", '"text" holds a lone surrogate')
-    return value
-
-
-def _typed(name: str, value: Any) -> Any:
-    """The value of an optional field in the type that we use.
-
-    Raises:
-        _Reject: it is of another type.
-    """
-    if name in STRING_FIELDS:
-        if type(value) is not str:
-            raise _wrong_type(name, value, "a string")
-        if has_lone_surrogate(value):
-            raise _Reject("bad_unicode", f'"{name}" holds a lone surrogate')
-        return value
-    if name in BOOL_FIELDS:
-        if type(value) is not bool:
-            raise _wrong_type(name, value, "true or false")
-        return value
-    if name in WHOLE_FIELDS:
-        whole = _whole(value)
-        if whole is None:
-            raise _wrong_type(name, value, "a whole number")
-        return whole
-    assert name in NUMBER_FIELDS
-    if type(value) not in (int, float):
-        raise _wrong_type(name, value, "a number")
-    try:
-        return float(value)
-    except OverflowError:
-        return float("inf")
-
-
-def _whole(value: Any) -> int | None:
-    if type(value) is int:
-        return value
-    if type(value) is float and value.is_integer():
-        return int(value)
-    return None
-
-
-def _check_values(own: Mapping[str, Any]) -> None:
-    seed = own.get("seed")
-    if seed is not None and not 0 <= seed <= _MAX_SEED:
-        raise _Reject("bad_value", f'"seed" is {_show(seed)}; expected 0 to {_MAX_SEED}')
-    if own.get("file_name") == "":
-        raise _Reject("bad_value", '"file_name" is empty; expected a name')
-    for name, expected in sampling_problems(own).items():
-        raise _Reject("bad_value", f'"{name}" is {_show(own[name])}; expected {expected}')
-
-
 def _no_frame(seconds: float | None, card: ModelCard) -> str | None:
     """What was expected where `max_seconds` has no room for one frame of the model."""
     if seconds is None or card.frame_rate_hz is None or seconds * card.frame_rate_hz >= 1:
@@ -425,15 +360,3 @@ def _no_frame(seconds: float | None, card: ModelCard) -> str | None:
 def _both(given: Mapping[str, Any], card: ModelCard) -> list[tuple[str, str, str]]:
     """The options of `card.exclusive` of which both are given."""
     return [x for x in card.exclusive if given.get(x[0]) and given.get(x[1])]
-
-
-def _wrong_type(name: str, value: Any, expected: str) -> _Reject:
-    return _Reject("wrong_type", f'"{name}" is {_show(value)}; expected {expected}')
-
-
-def _show(value: Any) -> str:
-    try:
-        text = repr(value)
-    except ValueError:  # an integer of more digits than Python prints
-        text = "a huge number"
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

@@ -89,7 +89,7 @@ def test_a_compiler_that_fails_or_hangs_leaves_the_other_lines(bench: Bench) -> 
 def test_the_plain_networks_speak_as_the_model_does(
     recipe: Callable[[str], ModuleType], compiled: str
 ) -> None:
-    said = [segment(name) for name in ("chinese", "coarse", "same")]
+    said = [segment(name) for name in ("short", "long", "coarse")]
     expected = run(model(), [job(s) for s in said], 3)
     with recipe("flow_plain").in_plain_torch(model(), compiled, "eager"):
         found = run(model(), [job(s) for s in said], 3)

@@ -19,7 +19,8 @@ LENGTH_FACTOR = 1.0  # of what is spoken, for tests that change it
 class FakeSpeaker:
     """Speaks noise of the expected length; texts steer it.
 
-    `mumble N` is silent (flagged) in its first N attempts, `refuse` fails, `break` ends the run.
+    `mumble N` is silent (flagged) in its first N attempts, `refuse` fails, `break` ends the run,
+    `vanish` never comes back, as no speaker may do.
     """
 
     card: ModelCard
@@ -46,6 +47,8 @@ class FakeSpeaker:
                 return
             segment = queue.pop(0)
             self.asked.append((segment.utterance.id, segment.attempt))
+            if segment.text.startswith("vanish"):
+                continue
             yield self._speak(segment)
             self.on_spoken(segment)
 

@@ -100,6 +100,13 @@ def test_every_row_is_made_rejected_or_failed_once(bench: Bench, write_rows: Row
     assert reasons == {2: "engine_error", 3: "empty_text", 5: "invalid_json"}
 
 
+def test_a_row_that_never_comes_back_ends_the_run_as_failed(bench: Bench, write_rows: Rows) -> None:
+    with pytest.raises(EngineError, match="never came back from the model: 1, the first 'r1'"):
+        bench.run(write_rows(*rows("one", "vanish now", "two")))
+    assert sorted(bench.made) == ["r0", "r2"]
+    assert bench.run(write_rows(*rows("one", "two", "two"))).values["utterances"]["made"] == 3
+
+
 def test_a_failed_row_is_kept_whole_in_the_failures(bench: Bench, write_rows: Rows) -> None:
     bench.run(write_rows({"id": "a", "text": "refuse this", "seed": 4, "book": {"page": 3}}))
     (failure,) = bench.lines("failures.jsonl")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 
+from ttsbatch.errors import EngineError
 from ttsbatch.judging import Judgement, Judges, Take
 from ttsbatch.models.protocol import Speaker
 from ttsbatch.plan import OutputPlan
@@ -98,7 +99,11 @@ class Production:
         self._again: deque[Segment] = deque()  # filled here, emptied on the speaker's thread
 
     def run(self, rows: Iterator[Utterance]) -> None:
-        """Make these rows and their retries, or as many as there are before a stop."""
+        """Make these rows and their retries, or as many as there are before a stop.
+
+        Raises:
+            TTSBatchError: the speaker or the sink failed as a whole, or rows went missing.
+        """
         self._tally.start()
         self._meter.begin_speaking()
         self._progress.update(self._tally)
@@ -109,6 +114,7 @@ class Production:
             while self._again and not self._stop.requested:
                 self._round(self._segments(iter(())))
             self._sink.flush()  # a row counts once it is on the disk, and so does its time
+            self._see_that_all_came_back()
         finally:
             self._meter.end_speaking()
             self._stop.watch(None)
@@ -119,6 +125,14 @@ class Production:
                 self._take(item)
         finally:
             self._collect(wait=True)  # what a broken speaker made before stays made
+
+    def _see_that_all_came_back(self) -> None:
+        if self._open and not self._stop.requested:
+            first = next(iter(self._open))
+            raise EngineError(
+                f"rows that never came back from the model: {len(self._open):,}, the first "
+                f"{first!r}; the same command makes them"
+            )
 
     def _take(self, item: Waveform | tuple[Segment, Failure]) -> None:
         segment = item.segment if isinstance(item, Waveform) else item[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -49,3 +50,11 @@ class PagedKV:
             torch.zeros(shape, device=device, dtype=dtype),
             torch.zeros(shape, device=device, dtype=dtype),
         )
+
+
+def to_device(values: np.ndarray, device: torch.device) -> Tensor:
+    """A host array on the device, without waiting for it."""
+    host = torch.from_numpy(np.ascontiguousarray(values))
+    if device.type == "cuda":  # a copy from pageable memory would wait for the device
+        host = host.pin_memory()
+    return host.to(device, non_blocking=True)

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from ttsbatch.errors import ModelError
+
+
+def read_json(path: Path) -> Any:
+    """One JSON file of a checkpoint.
+
+    Raises:
+        ModelError: the file is missing, unreadable or not JSON.
+    """
+    try:
+        return json.loads(path.read_text("utf8"))
+    except FileNotFoundError as e:
+        raise ModelError(f"{path}: no such file; the folder of a checkpoint holds it") from e
+    except OSError as e:
+        raise ModelError(f"{path}: cannot be read: {e.strerror or e}") from e
+    except ValueError as e:
+        raise ModelError(f"{path}: not JSON: {e}") from e
 
 
 class Section:

@@ -6,7 +6,6 @@ of the published checkpoints. No size, rate or id is assumed: what a file lacks 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from ttsbatch.models.qwen3_tts.codec_config import (
     parse_codec_config,
     parse_speaker_config,
 )
-from ttsbatch.models.section import Section
+from ttsbatch.models.section import Section, read_json
 from ttsbatch.models.stack import StackConfig
 
 Kind = Literal["custom_voice", "voice_design", "base"]
@@ -102,22 +101,6 @@ class Qwen3TTSConfig:
     def takes_instruct(self) -> bool:
         """Whether an instruction reaches the model: the 0.6B CustomVoice ignores it."""
         return self.kind == "voice_design" or (self.kind == "custom_voice" and self.size != "0b6")
-
-
-def read_json(path: Path) -> Any:
-    """One JSON file of a checkpoint.
-
-    Raises:
-        ModelError: the file is missing, unreadable or not JSON.
-    """
-    try:
-        return json.loads(path.read_text("utf8"))
-    except FileNotFoundError as e:
-        raise ModelError(f"{path}: no such file; a Qwen3-TTS folder holds it") from e
-    except OSError as e:
-        raise ModelError(f"{path}: cannot be read: {e.strerror or e}") from e
-    except ValueError as e:
-        raise ModelError(f"{path}: not JSON: {e}") from e
 
 
 def read_config(folder: Path) -> Qwen3TTSConfig:

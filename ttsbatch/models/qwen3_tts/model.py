@@ -18,7 +18,7 @@ from torch import Tensor
 
 from ttsbatch.kernels.embed_sum import RunningText, embed_sum
 from ttsbatch.models.clips import ClipReader
-from ttsbatch.models.layers import PagedKV
+from ttsbatch.models.layers import PagedKV, to_device
 from ttsbatch.models.packing import pack_seats
 from ttsbatch.models.protocol import (
     PAGE_SIZE,
@@ -348,10 +348,7 @@ class Qwen3TTS:
         return found
 
     def _to_device(self, values: np.ndarray) -> Tensor:
-        host = torch.from_numpy(np.ascontiguousarray(values))
-        if self.device.type == "cuda":  # a copy from pageable memory would wait for the device
-            host = host.pin_memory()
-        return host.to(self.device, non_blocking=True)
+        return to_device(values, self.device)
 
 
 def load(card: ModelCard, device: torch.device, dtype: torch.dtype) -> Qwen3TTS:

@@ -6,14 +6,13 @@ published checkpoint. What the network's shape depends on must be in the file.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from ttsbatch.errors import ModelError
-from ttsbatch.models.section import Section
+from ttsbatch.models.section import Section, read_json
 from ttsbatch.models.stack import StackConfig
 
 AUDIO_START_ID = 101
@@ -99,13 +98,7 @@ def read_config(folder: Path) -> VoxCPM2Config:
         ModelError: the file or a key is missing, or of the wrong type.
     """
     path = folder / "config.json"
-    try:
-        raw = json.loads(path.read_text("utf8"))
-    except OSError as e:
-        raise ModelError(f"{path}: cannot be read: {e.strerror or e}") from e
-    except ValueError as e:
-        raise ModelError(f"{path}: not JSON: {e}") from e
-    return parse_config(raw, str(path))
+    return parse_config(read_json(path), str(path))
 
 
 def parse_config(raw: Any, where: str) -> VoxCPM2Config:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ttsbatch.models.clips import ClipReader
-from ttsbatch.models.layers import PagedKV
+from ttsbatch.models.layers import PagedKV, to_device
 from ttsbatch.models.packing import pack_seats
 from ttsbatch.models.protocol import (
     NO_DRAWS,
@@ -332,10 +332,7 @@ class VoxCPM2:
         return x, cond
 
     def _to_device(self, values: np.ndarray) -> Tensor:
-        host = torch.from_numpy(np.ascontiguousarray(values))
-        if self.device.type == "cuda":  # a copy from pageable memory would wait for the device
-            host = host.pin_memory()
-        return host.to(self.device, non_blocking=True)
+        return to_device(values, self.device)
 
 
 def most_steps(demand: Demand) -> int:

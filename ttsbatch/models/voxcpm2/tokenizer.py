@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ttsbatch.errors import ModelError
+from ttsbatch.models.section import read_json
 from ttsbatch.models.voxcpm2.config import CONTROL_IDS
 
 SPACE = "▁"  # how the vocabulary writes a space
@@ -29,12 +30,7 @@ class CharTokenizer:
         from tokenizers import Tokenizer
 
         path = folder / "tokenizer.json"
-        try:
-            raw = json.loads(path.read_text("utf8"))
-        except OSError as e:
-            raise ModelError(f"{path}: cannot be read: {e.strerror or e}") from e
-        except ValueError as e:
-            raise ModelError(f"{path}: not JSON: {e}") from e
+        raw = read_json(path)
         try:
             # Templates name added tokens; both are of no use without beginning and end ids.
             self._tokenizer = Tokenizer.from_str(

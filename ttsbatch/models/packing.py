@@ -11,9 +11,14 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
+from torch import Tensor
 
+from ttsbatch.models.layers import to_device
 from ttsbatch.models.protocol import Seat
 
+STAGED_TOKENS = 4096
+"""Room for packed prompts; more than any prefill graph takes."""
 Ints = npt.NDArray[np.integer[Any]]
 
 
@@ -54,3 +59,41 @@ def pack_seats(seats: Sequence[Seat], lengths: Sequence[int], pages_per_slot: in
         position=np.arange(int(rests.sum())) - starts,
         slot=np.repeat(slots, rests),
     )
+
+
+class Staged:
+    """Packed prompt tokens that wait for prefill: what families give of each, position and slot.
+
+    Graphs hold the buffers, so that these never move. More tokens than they take, which no graph
+    runs either, get buffers of their own.
+    """
+
+    def __init__(self, device: torch.device, **like: Tensor) -> None:
+        """Zeros for STAGED_TOKENS; `like` has an empty tensor [0, ...] for each input, by name."""
+        places = torch.empty(0, dtype=torch.int64, device=device)
+        like |= {"position": places, "slot": places}
+        self._kept = {name: x.new_zeros(STAGED_TOKENS, *x.shape[1:]) for name, x in like.items()}
+        self._long: dict[str, Tensor] = {}
+
+    def fill(self, packing: Packing, spare_slot: int, **inputs: Tensor) -> None:
+        """Take in `inputs` [T, ...] by name; padding is at position 0 of the spare slot."""
+        num_tokens, buffers = packing.num_tokens, self._kept
+        self._long = {}
+        if num_tokens > len(buffers["slot"]):
+            buffers = self._long = {
+                name: x.new_zeros(num_tokens, *x.shape[1:]) for name, x in buffers.items()
+            }
+        buffers["slot"].fill_(spare_slot)
+        buffers["position"].zero_()
+        device = buffers["slot"].device
+        inputs |= {
+            "position": to_device(packing.position, device),
+            "slot": to_device(packing.slot, device),
+        }
+        for name, x in inputs.items():
+            buffers[name][:num_tokens] = x
+
+    def first(self, num_tokens: int) -> dict[str, Tensor]:
+        """The first tokens, by name: position and slot [T] int64, and the inputs."""
+        buffers = self._kept if num_tokens <= len(self._kept["slot"]) else self._long
+        return {name: x[:num_tokens] for name, x in buffers.items()}

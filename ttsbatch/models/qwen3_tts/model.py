@@ -19,7 +19,7 @@ from torch import Tensor
 from ttsbatch.kernels.embed_sum import RunningText, embed_sum
 from ttsbatch.models.clips import ClipReader
 from ttsbatch.models.layers import PagedKV, to_device
-from ttsbatch.models.packing import pack_seats
+from ttsbatch.models.packing import Staged, pack_seats
 from ttsbatch.models.protocol import (
     PAGE_SIZE,
     Draw,
@@ -56,30 +56,7 @@ N = TypeVar("N", int, float)
 MIN_FRAMES = 2  # the end token is banned before; official `min_new_tokens`
 NEVER = 1 << 40  # frames: bans the end token for good
 CODEC_WINDOW_FRAMES, CODEC_CONTEXT_FRAMES = 300, 25  # official chunked decode
-STAGED_TOKENS = 4096  # room for packed prompts; more than any prefill graph takes
 KEPT_REFERENCES = 4096  # encoded references kept on the device, a few kB each
-
-
-@dataclass(slots=True)
-class Staged:
-    """Packed prompt tokens that wait for prefill; graphs hold these buffers."""
-
-    x: Tensor  # [T, E]
-    position: Tensor  # [T] int64; padding is at 0
-    slot: Tensor  # [T] int64; padding belongs to the spare slot
-
-    def grow(self, num_tokens: int) -> Staged:
-        """Itself with room for `num_tokens`. Only prompts too long for any graph move it."""
-        missing = num_tokens - len(self.slot)
-        if missing > 0:
-            self.x = torch.cat([self.x, self.x.new_zeros(missing, self.x.shape[1])])
-            self.position = torch.cat([self.position, self.position.new_zeros(missing)])
-            self.slot = torch.cat([self.slot, self.slot.new_zeros(missing)])
-        return self
-
-    def first(self, num_tokens: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The buffers of the first tokens."""
-        return self.x[:num_tokens], self.position[:num_tokens], self.slot[:num_tokens]
 
 
 @dataclass(slots=True)
@@ -216,11 +193,7 @@ class Qwen3TTS:
             seen=zeros(num_slots, t.vocab_size, dtype=torch.bool),
             trailing=zeros(num_slots, max_positions, dtype=torch.int32),
             trailing_length=zeros(num_slots, dtype=torch.int64),
-            staged=Staged(
-                x=zeros(STAGED_TOKENS, t.stack.hidden_size, dtype=w.head.dtype),
-                position=zeros(STAGED_TOKENS, dtype=torch.int64),
-                slot=zeros(STAGED_TOKENS, dtype=torch.int64),
-            ),
+            staged=Staged(self.device, x=zeros(0, t.stack.hidden_size, dtype=w.head.dtype)),
         )
 
     def stage(self, state: Qwen3State, seats: list[Seat]) -> int:
@@ -228,7 +201,6 @@ class Qwen3TTS:
         layouts: list[PromptLayout] = [s.prompt.payload for s in seats]
         lengths = [len(x.text_ids) for x in layouts]
         packing = pack_seats(seats, lengths, state.block_table.shape[1])
-        num_tokens = packing.num_tokens
         trailing_width = max(1, *(len(x.trailing_ids) for x in layouts))
         trailing = np.zeros((len(seats), trailing_width), np.int32)
         for i, layout in enumerate(layouts):
@@ -244,18 +216,15 @@ class Qwen3TTS:
         state.trailing_length[at] = self._to_device(counts)
         state.seen.index_fill_(0, at, False)
 
-        staged = state.staged.grow(num_tokens)
-        staged.position.zero_()
-        staged.slot.fill_(len(state.block_table) - 1)
-        staged.x[:num_tokens] = x[self._to_device(packing.rest)]
-        staged.position[:num_tokens] = self._to_device(packing.position)
-        staged.slot[:num_tokens] = self._to_device(packing.slot)
-        return num_tokens
+        rest = x[self._to_device(packing.rest)]
+        state.staged.fill(packing, spare_slot=len(state.block_table) - 1, x=rest)
+        return packing.num_tokens
 
     def prefill(self, state: Qwen3State, num_tokens: int) -> None:
         """Run the staged tokens into the KV."""
-        x, position, slot = state.staged.first(num_tokens)
-        self.talker.prefill(x, position, state.kv, state.block_table[slot])
+        staged = state.staged.first(num_tokens)
+        table = state.block_table[staged["slot"]]
+        self.talker.prefill(staged["x"], staged["position"], state.kv, table)
 
     def move(self, state: Qwen3State, old: Tensor, new: Tensor) -> None:
         """Take a row's state along; the predictor's cache holds nothing between frames."""

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from ttsbatch.models.clips import ClipReader
 from ttsbatch.models.layers import PagedKV, to_device
-from ttsbatch.models.packing import pack_seats
+from ttsbatch.models.packing import Staged, pack_seats
 from ttsbatch.models.protocol import (
     NO_DRAWS,
     PAGE_SIZE,
@@ -44,27 +44,6 @@ from ttsbatch.types import FEWEST_STEPS, Demand, Failure, ModelCard, Segment
 GUIDANCE, NUM_STEPS = 2.0, 10  # official `cfg_value` and `inference_timesteps`
 MIN_AGE = 3  # frames before the one that may end the row: official `min_len` of 2, which `>` tests
 WINDOW_PATCHES = 40  # new patches per VAE pass of a long row: 6.4 s
-STAGED_TOKENS = 4096  # room for packed prompts; more than any prefill graph takes
-
-
-@dataclass(slots=True)
-class Staged:
-    """Packed prompt tokens that wait for prefill; graphs hold these buffers."""
-
-    x: Tensor  # [T, E]
-    is_audio: Tensor  # [T] bool
-    position: Tensor  # [T] int64; padding is at 0
-    slot: Tensor  # [T] int64; padding belongs to the spare slot
-
-    def grow(self, num_tokens: int) -> Staged:
-        """Itself with room for `num_tokens`. Only prompts too long for any graph move it."""
-        missing = num_tokens - len(self.slot)
-        if missing > 0:
-            for name in ("x", "is_audio", "position", "slot"):
-                old: Tensor = getattr(self, name)
-                more = old.new_zeros(missing, *old.shape[1:])
-                setattr(self, name, torch.cat([old, more]))
-        return self
 
 
 @dataclass(slots=True)
@@ -207,10 +186,9 @@ class VoxCPM2:
             guidance=zeros(num_slots, dtype=torch.float32),
             num_steps=zeros(num_slots, dtype=torch.int64),
             staged=Staged(
-                x=zeros(STAGED_TOKENS, width, dtype=self.dtype),
-                is_audio=zeros(STAGED_TOKENS, dtype=torch.bool),
-                position=zeros(STAGED_TOKENS, dtype=torch.int64),
-                slot=zeros(STAGED_TOKENS, dtype=torch.int64),
+                self.device,
+                x=zeros(0, width, dtype=self.dtype),
+                is_audio=zeros(0, dtype=torch.bool),
             ),
         )
 
@@ -219,7 +197,6 @@ class VoxCPM2:
         layouts: list[PromptLayout] = [s.prompt.payload for s in seats]
         lengths = [len(x.token_ids) for x in layouts]
         packing = pack_seats(seats, lengths, state.block_table.shape[1])
-        num_tokens = packing.num_tokens
 
         x, cond = self.embed(layouts)
         is_audio = self._to_device(np.concatenate([x.is_audio for x in layouts]))
@@ -231,22 +208,16 @@ class VoxCPM2:
         state.guidance[at] = self._to_device(guidance)
         state.num_steps[at] = self._to_device(np.array([x.num_steps for x in layouts]))
 
-        staged, before = state.staged.grow(num_tokens), self._to_device(packing.rest)
-        staged.is_audio.zero_()
-        staged.position.zero_()
-        staged.slot.fill_(len(state.block_table) - 1)
-        staged.x[:num_tokens] = x[before]
-        staged.is_audio[:num_tokens] = is_audio[before]
-        staged.position[:num_tokens] = self._to_device(packing.position)
-        staged.slot[:num_tokens] = self._to_device(packing.slot)
-        return num_tokens
+        rest = self._to_device(packing.rest)
+        spare = len(state.block_table) - 1
+        state.staged.fill(packing, spare, x=x[rest], is_audio=is_audio[rest])
+        return packing.num_tokens
 
     def prefill(self, state: VoxCPM2State, num_tokens: int) -> None:
         """Run the staged tokens into the KV of both LMs."""
-        staged, n = state.staged, self.network
-        x, is_audio = staged.x[:num_tokens], staged.is_audio[:num_tokens]
-        position = staged.position[:num_tokens]
-        table = state.block_table[staged.slot[:num_tokens]]
+        staged, n = state.staged.first(num_tokens), self.network
+        x, is_audio, position = staged["x"], staged["is_audio"], staged["position"]
+        table = state.block_table[staged["slot"]]
         hidden = n.lm_output(n.lm.prefill(x, position, state.kv, table), is_audio)
         after = n.residual_input(hidden, x, is_audio)
         n.residual.prefill(after, position, state.residual_kv, table)

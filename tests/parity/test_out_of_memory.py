@@ -26,8 +26,6 @@ def spoken(speaker: CodecLMSpeaker, segments: list[Segment]) -> dict[str, Wavefo
 def test_rows_in_flight_are_decoded_again_to_the_same_frames(
     family: Family, device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if device == "cuda":
-        torch.backends.fp32_precision = "ieee"
     utterances = [family.utterance(r["id"]) for r in family.rows]
     segments = [Segment(u, 0, u.spoken_text, expected_s=1.0) for u in utterances]
     model = family.load(device)

@@ -276,6 +276,5 @@ def test_captured_decode_equals_eager_decode(dtype, config, weights, golden):
     captured.fill_(torch.nan)
     graph.replay()
     assert torch.equal(captured, eager)
-    # TF32 convolutions by torch's default; bf16 is compared as noise in its own test.
-    if dtype == torch.float32:
-        assert distance(eager[0].cpu(), golden["decode36.wav"]) < 1e-2
+    if dtype == torch.float32:  # bf16 is compared as noise in its own test
+        assert distance(eager[0].cpu(), golden["decode36.wav"]) < 1e-4

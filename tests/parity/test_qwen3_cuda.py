@@ -16,9 +16,8 @@ pytestmark = pytest.mark.gpu
 
 
 @pytest.fixture(autouse=True)
-def _full_fp32(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And frames of every size down to two slots, so that rows move as others end."""
-    torch.backends.fp32_precision = "ieee"
+def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Frames of every size down to two slots, so that rows move as others end."""
     monkeypatch.setattr(decode, "FEWEST_SLOTS_CAPTURED", 2)
 
 

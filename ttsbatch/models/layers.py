@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -58,3 +61,24 @@ def to_device(values: np.ndarray, device: torch.device) -> Tensor:
     if device.type == "cuda":  # a copy from pageable memory would wait for the device
         host = host.pin_memory()
     return host.to(device, non_blocking=True)
+
+
+@contextmanager
+def full_float32(device: torch.device) -> Iterator[None]:
+    """Keep TF32 out of convolutions and products in float32, where torch lets it into the former.
+
+    Its 10-bit mantissa changes codes, and samples by as much as bf16 would, a batch's size deciding
+    how. The settings are the process's.
+    """
+    if device.type != "cuda":
+        yield
+        return
+    settings: tuple[Any, ...] = (torch.backends.cudnn.conv, torch.backends.cuda.matmul)  # type: ignore[attr-defined]
+    before = [x.fp32_precision for x in settings]
+    for x in settings:
+        x.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for x, precision in zip(settings, before, strict=True):
+            x.fp32_precision = precision

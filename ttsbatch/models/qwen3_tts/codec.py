@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from ttsbatch.kernels.launch import count_fallback
 from ttsbatch.kernels.rms_norm import rms_norm
 from ttsbatch.kernels.snake_beta import snake_beta
+from ttsbatch.models.layers import full_float32
 from ttsbatch.models.qwen3_tts.codec_config import DecoderConfig
 from ttsbatch.models.qwen3_tts.codec_layers import (
     CausalAttention,
@@ -126,8 +127,9 @@ class CodecDecoder:
 
     def forward(self, codes: Tensor) -> Tensor:
         """`decode` without its inference mode: what a graph captures."""
-        x = self.transform(self.pre_conv(self.dequantize(codes)))
-        return self.synthesize(self.upsample(x))
+        with full_float32(self.device):
+            x = self.transform(self.pre_conv(self.dequantize(codes)))
+            return self.synthesize(self.upsample(x))
 
     def dequantize(self, codes: Tensor) -> Tensor:
         """[B, F, Q] codes -> [B, E, F] sum of the codebooks, projected."""

@@ -9,14 +9,13 @@ transformers 4.57.3: full causal attention, without the window of 250 that trans
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ttsbatch.models.layers import full_float32
 from ttsbatch.models.qwen3_tts.codec_config import EncoderConfig
 from ttsbatch.models.qwen3_tts.codec_layers import (
     CausalAttention,
@@ -128,23 +127,6 @@ class CodecEncoder:
         """[B, E, F] -> [B, F, Q]; both quantisers see the same latent."""
         latent = x.transpose(1, 2)
         return torch.cat([quantizer(latent) for quantizer in self.quantizers], dim=-1)
-
-
-@contextmanager
-def full_float32(device: torch.device) -> Iterator[None]:
-    """Keep TF32 out of convolutions and products: its 10-bit mantissa changes codes."""
-    if device.type != "cuda":
-        yield
-        return
-    settings: tuple[Any, ...] = (torch.backends.cudnn.conv, torch.backends.cuda.matmul)  # type: ignore[attr-defined]
-    before = [x.fp32_precision for x in settings]
-    for x in settings:
-        x.fp32_precision = "ieee"
-    try:
-        yield
-    finally:
-        for x, precision in zip(settings, before, strict=True):
-            x.fp32_precision = precision
 
 
 class StridedConv:

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from ttsbatch.models.layers import full_float32
 from ttsbatch.models.qwen3_tts.codec_config import FFT_SAMPLES, HOP_SAMPLES, SpeakerConfig
-from ttsbatch.models.qwen3_tts.codec_encoder import full_float32
 from ttsbatch.models.qwen3_tts.codec_layers import Take, taker
 
 EDGE_SAMPLES = (FFT_SAMPLES - HOP_SAMPLES) // 2  # reflected on both sides

@@ -17,6 +17,7 @@ from torch.nn import functional as F
 
 from ttsbatch.kernels.launch import count_fallback
 from ttsbatch.kernels.snake_beta import snake_beta
+from ttsbatch.models.layers import full_float32
 from ttsbatch.models.voxcpm2.config import VaeConfig
 from ttsbatch.models.voxcpm2.specs import DILATIONS
 from ttsbatch.models.voxcpm2.vae_fused import Calls, FusedDecoder, FusedEncoder
@@ -120,12 +121,13 @@ class AudioVAE:
             return self.fused[0](latents, bucket)
         count_fallback("AudioVAE", latents)
         x = latents.to(self.dtype).transpose(1, 2)
-        for layer in self._before:
-            x = layer(x)
-        for block in self._blocks:
-            x = block(x, bucket)
-        for layer in self._after:
-            x = layer(x)
+        with full_float32(self.device):
+            for layer in self._before:
+                x = layer(x)
+            for block in self._blocks:
+                x = block(x, bucket)
+            for layer in self._after:
+                x = layer(x)
         return x[:, 0].float().tanh()
 
     def encode(self, samples: Tensor) -> Tensor:
@@ -143,8 +145,9 @@ class AudioVAE:
         if self.fused is not None:
             return self.fused[1](whole)
         x = whole.to(self.dtype)[:, None]
-        for layer in self._encoder:
-            x = layer(x)
+        with full_float32(self.device):
+            for layer in self._encoder:
+                x = layer(x)
         return x.transpose(1, 2).float()
 
     def trial_calls(self) -> Calls:

@@ -125,6 +125,19 @@ def test_rows_come_out_before_the_end_once_there_is_a_batch() -> None:
     assert early >= 90
 
 
+def test_one_full_batch_is_enough_once_no_row_begins_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(vocode, "CPU_FULL_SAMPLES", 100 * PER_FRAME)
+    monkeypatch.setitem(vocode.WAITING_BATCHES, "cpu", 3)
+    vocoder = Vocoder(FakeLM(), EngineStats(), keep_codes=False)
+    for i in range(5):  # two batches and a half
+        vocoder.add(finished(50, seed=i))
+    assert not list(vocoder.ready())
+    assert len(list(vocoder.ready(ending=True))) == 4
+    assert len(list(vocoder.drain())) == 1
+
+
 @pytest.mark.parametrize("num_frames", [1, 250, 300, 575, 900])
 @pytest.mark.parametrize("heard", [1, 25, 299, 300, 301, 640])
 def test_reference_frames_are_heard_and_trimmed(num_frames: int, heard: int) -> None:

@@ -249,7 +249,7 @@ class CodecLMSpeaker:
                 yield segment, engine_failure(segment, "the model ended before the first frame")
             else:
                 self._vocoder.add(item)
-                yield from self._vocoder.ready()
+                yield from self._vocoder.ready(jobs.exhausted)
         yield from self._vocoder.drain()
 
     def _halve(self) -> None:

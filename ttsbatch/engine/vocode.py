@@ -145,9 +145,15 @@ class Vocoder:
         self._waiting.clear()
         self._flying.clear()
 
-    def ready(self) -> Iterator[Waveform]:
-        """Decode while there is enough for a good batch; yield what has arrived."""
-        while sum(_length(p) for p in self._waiting) >= self._enough:
+    def ready(self, ending: bool = False) -> Iterator[Waveform]:
+        """Decode while there is enough for a good batch; yield what has arrived.
+
+        Args:
+            ending: no row begins any more. Then what fills a batch is enough, so that little is
+                left for when frames no longer run beside it.
+        """
+        enough = min(self._enough, self._batches.full_frames) if ending else self._enough
+        while sum(_length(p) for p in self._waiting) >= enough:
             self._launch()
         yield from self._arrived(COPIES_IN_FLIGHT)
 

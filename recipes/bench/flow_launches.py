@@ -29,7 +29,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from ttsbatch.bench.parts import bench_step, jobs_of, pages_for, release
 from ttsbatch.bench.workload import workload
-from ttsbatch.engine.decode import FRAMES_PER_ROUND, DecodeLoop, FinishedFrames
+from ttsbatch.engine.decode import DecodeLoop, FinishedFrames
 from ttsbatch.engine.queue import JobQueue, Prefetch, Refusal
 from ttsbatch.engine.slots import Job
 from ttsbatch.models.protocol import PAGE_SIZE
@@ -116,7 +116,7 @@ def of_loop(
     counts = tally(found.events())
     return {
         "steps": steps,
-        "rounds": math.ceil(steps / FRAMES_PER_ROUND[model.device.type]),
+        "rounds": math.ceil(steps / loop.frames_per_round),
         "waits": counts["waits"],
         **{n: c for n, c in Counter(name for name, _ in found.events()).items() if n in WAITS},
         "synchronizing calls": len(warned),

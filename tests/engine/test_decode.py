@@ -37,7 +37,7 @@ ROUNDS = [1, 4]
 @pytest.fixture(params=ROUNDS, ids=lambda n: f"{n} frames per round")
 def round_frames(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """A round of one frame, as on a CPU, and of four, as on a GPU."""
-    monkeypatch.setitem(decode.FRAMES_PER_ROUND, "cpu", request.param)
+    monkeypatch.setattr(decode, "CPU_FRAMES_PER_ROUND", request.param)
     return int(request.param)
 
 
@@ -109,7 +109,7 @@ def test_any_rows_in_any_slots_and_pages(
     ]
     num_pages = 1 + max((j.num_pages for j in jobs), default=1) + spare_pages
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(decode.FRAMES_PER_ROUND, "cpu", round_frames)
+        patch.setattr(decode, "CPU_FRAMES_PER_ROUND", round_frames)
         done = [check(f) for f in loop_of(FakeLM(), num_slots, num_pages).run(queue_of(jobs))]
     assert sorted(done) == sorted(str(i) for i in range(len(rows)))
 

@@ -48,7 +48,7 @@ def check(item: object) -> str:
 def test_every_segment_is_spoken_once(
     slots: int, round_frames: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(decode.FRAMES_PER_ROUND, "cpu", round_frames)
+    monkeypatch.setattr(decode, "CPU_FRAMES_PER_ROUND", round_frames)
     done = [check(w) for w in CodecLMSpeaker(FakeLM(), slots).speak(texts(50))]
     assert sorted(done, key=int) == [str(i) for i in range(50)]
 

@@ -115,7 +115,7 @@ def test_a_row_is_the_same_in_any_batch_order_and_slot(
 def test_a_row_is_the_same_in_rounds_of_several_frames(
     family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(decode.FRAMES_PER_ROUND, "cpu", 4)
+    monkeypatch.setattr(decode, "CPU_FRAMES_PER_ROUND", 4)
     names = ["long", "one", "short", *other_names(family)[:2]]
     check(family, speak(family, jobs(family, *names), 2))
 

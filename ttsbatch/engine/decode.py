@@ -25,10 +25,7 @@ from ttsbatch.errors import EngineError
 from ttsbatch.models.protocol import CodecLM, Seat
 from ttsbatch.types import EngineStats, FinishReason
 
-FRAMES_PER_ROUND = {"cuda": 4, "cpu": 1}
-"""Of ROUND_RATE_HZ. On a GPU the host must stay ahead of the device; on a CPU nothing overlaps."""
-ROUND_RATE_HZ = 12.5
-"""A round is so much audio at every frame rate: its last frames idle where a row has ended."""
+CPU_FRAMES_PER_ROUND = 1  # nothing overlaps there
 SHORT_BOUNDS = (1024,)
 """Context lengths with a graph of their own: what one-pass attention takes."""
 FEWEST_SLOTS_CAPTURED = 16
@@ -94,12 +91,10 @@ class DecodeLoop:
         )
         self._state: Any = model.new_state(num_slots, num_pages, max_positions)
         self._scheduled: dict[int, int] = {}  # generation -> frames launched
-        per_round = FRAMES_PER_ROUND[model.device.type] * spec.frame_rate_hz / ROUND_RATE_HZ
-        self._frames_per_round = max(1, round(per_round))
+        on_gpu = model.device.type == "cuda"
+        self.frames_per_round = spec.frames_per_round if on_gpu else CPU_FRAMES_PER_ROUND
         # Above the codec's stream: a frame is many short kernels, which must not queue behind it.
-        self.stream = (
-            torch.cuda.Stream(model.device, priority=-1) if model.device.type == "cuda" else None
-        )
+        self.stream = torch.cuda.Stream(model.device, priority=-1) if on_gpu else None
         stats.num_slots = num_slots
         self._sizes = frame_sizes(num_slots)
         bounds = [b for b in SHORT_BOUNDS if b < max_positions] + [max_positions]
@@ -256,7 +251,7 @@ class DecodeLoop:
             return None
         # Once whoever is left has ended, only flags are to come: those of a moved row come again.
         over = all(self._scheduled[o.generation] >= o.job.cap_frames for o in owners)
-        num_frames = 0 if over else self._frames_per_round
+        num_frames = 0 if over else self.frames_per_round
         started = time.perf_counter()
         size = self._size()
         with torch.cuda.stream(self.stream):

@@ -101,6 +101,8 @@ class EngineSpec:
     kv_bytes_per_position: int
     ends_itself: bool = True  # False: the end token is banned, every row runs to its cap
     keeps_last: bool = False  # the frame that a row is ended with is part of it
+    frames_per_round: int = 4  # on a GPU, launched before flags are read; fewer of long frames,
+    # as a row that has ended idles through the rest of its round and the next one
 
 
 @dataclass(frozen=True, slots=True)

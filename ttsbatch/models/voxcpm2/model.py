@@ -106,6 +106,7 @@ class VoxCPM2:
             kv_bytes_per_position=kv_values * network.weights.embed.element_size(),
             ends_itself=not config.random,
             keeps_last=True,
+            frames_per_round=1,
         )
 
     # ------------------------------------------------------------------ prompts, on the host

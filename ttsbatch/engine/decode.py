@@ -102,6 +102,8 @@ class DecodeLoop:
         self._prefills = BucketGraphs("prefill", self._prefill, model.device, PREFILL_BUCKETS)
         if use_graphs:
             self._capture()
+        if self.stream is not None:  # what is allocated above is filled on the current stream
+            self.stream.wait_stream(torch.cuda.current_stream(model.device))
 
     def run(self, jobs: JobQueue) -> Iterator[FinishedFrames | Refusal]:
         """Decode every job; yields in the order in which rows end, refused ones as they come.
@@ -171,8 +173,6 @@ class DecodeLoop:
         for n in reversed(self._sizes):
             pool = self._frames[n].capture(self.stream, pool)
         self._prefills.capture(self.stream, pool)
-        if self.stream is not None:
-            self.stream.wait_stream(torch.cuda.current_stream(self._model.device))
         self._stats.add_seconds("warmup", time.perf_counter() - started)
 
     def _seat(self, owners: list[Owner]) -> None:

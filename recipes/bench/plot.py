@@ -17,10 +17,11 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 LABELS = {
-    "synth_1.7b_customvoice_20000": "1.7B, named voice, 20,000 rows",
-    "synth_1.7b_customvoice": "1.7B, named voice",
-    "synth_0.6b_customvoice": "0.6B, named voice",
-    "synth_1.7b_base_64_references": "1.7B, cloning in context",
+    "synth_1.7b_customvoice_20000": "Qwen3-TTS 1.7B, 20,000 rows",
+    "synth_1.7b_customvoice": "Qwen3-TTS 1.7B, named voice",
+    "synth_0.6b_customvoice": "Qwen3-TTS 0.6B, named voice",
+    "synth_1.7b_base_64_references": "Qwen3-TTS 1.7B, cloning in context",
+    "synth_voxcpm2": "VoxCPM2",
 }
 """What a result shows, by the stem of its file."""
 
@@ -38,9 +39,10 @@ class Bar:
 OTHERS = [
     # Measured on our kind of device from the time of a frame step, so the codec comes on top.
     Bar("faster-qwen3-tts-batch 0.2.0, 1.7B", "H200, 128 rows, codec not counted", 128.0),
-    Bar("qwen-tts 0.1.1, 1.7B", "H200, 64 rows, codec not counted", 24.7),
+    Bar("qwen-tts 0.1.1, Qwen3-TTS 1.7B", "H200, 64 rows, codec not counted", 24.7),
     # https://github.com/vllm-project/vllm-omni/pull/7781, comment of 2026-09-18
-    Bar("vLLM-Omni, 1.7B cloning", "published: H100, serving 64 requests", 111.9),
+    Bar("vLLM-Omni, Qwen3-TTS 1.7B, cloning", "published: H100, serving 64 requests", 111.9),
+    Bar("vLLM-Omni, VoxCPM2", "published: H20, serving 64 requests", 33.0),
 ]
 
 WIDTH, ROW, BAR_AT, BAR_LENGTH, TOP = 760, 46, 300, 380, 76
@@ -78,9 +80,7 @@ def our_bars() -> Iterator[Bar]:
         best = max((r for r in runs if "report" in r), key=speed)
         slots = best["report"]["slots"]["count"]
         device = " + ".join(best["report"]["devices"]).removeprefix("NVIDIA ")
-        yield Bar(
-            f"ttsbatch {label}", f"{device}, {slots} slots, to WAV on disk", speed(best), True
-        )
+        yield Bar(label, f"{device}, {slots} slots, to WAV on disk", speed(best), True)
 
 
 def speed(run: dict[str, Any]) -> float:
@@ -95,8 +95,13 @@ def draw(bars: list[Bar]) -> str:
         f'width="{WIDTH}" height="{height}" role="img" aria-labelledby="title">',
         '<title id="title">Seconds of audio made per second on one GPU</title>',
         f"<style>{STYLE}</style>",
-        text(16, 30, "Qwen3-TTS: seconds of audio made per second, one GPU", "title"),
-        text(16, 52, "Longer is better. Our bars end with audio files on the disk.", "note"),
+        text(16, 30, "Seconds of audio made per second on one GPU", "title"),
+        text(
+            16,
+            52,
+            "Longer is better. Coloured: ttsbatch, which ends with audio files on the disk.",
+            "note",
+        ),
     ]
     for n, bar in enumerate(bars):
         y = TOP + ROW * n
@@ -121,8 +126,8 @@ def draw(bars: list[Bar]) -> str:
         text(
             16,
             bottom + 36,
-            "Not one test: an H100 has less and slower memory than an H200, and a server answers "
-            "while requests come in.",
+            "Not one test: an H100 or H20 is slower than an H200, a server answers while requests "
+            "come in.",
             "note",
         ),
         "</svg>\n",

@@ -2,14 +2,15 @@
 
     python recipes/bench/workload.py 2048 > bench.jsonl
     python recipes/bench/workload.py 2048 --references 64 --folder refs > bench.jsonl
+    python recipes/bench/workload.py 2048 --no-voice > bench.jsonl
     python recipes/bench/workload.py 2000 --repeat mixed_lengths.jsonl > mixed.jsonl
     python recipes/bench/workload.py 2000 --repeat mixed_lengths.jsonl --uniform > uniform.jsonl
 
 Lengths are log-normal with a mean of 5 s, cut at 20 s; each row's `max_seconds` is its length, to
 which a `random:` model runs. With --references, rows clone one of so many clips of 6 s in context
-(noise in bursts, written to --folder). With --repeat, the texts of a corpus in turn, cut into
-pieces as `synth` cuts them, each as long as it is expected to be; --uniform makes as many rows of
-their mean length instead.
+(noise in bursts, written to --folder); with --no-voice they name none, for a model without named
+ones. With --repeat, the texts of a corpus in turn, cut into pieces as `synth` cuts them, each as
+long as it is expected to be; --uniform makes as many rows of their mean length instead.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ def main() -> None:
     parser.add_argument("count", type=int)
     parser.add_argument("--references", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path("refs"))
+    parser.add_argument("--no-voice", action="store_true")
     parser.add_argument("--repeat", type=Path, help="JSONL with texts")
     parser.add_argument("--uniform", action="store_true")
     args = parser.parse_args()
@@ -41,7 +43,8 @@ def main() -> None:
         return
     clips = [write_clip(args.folder / f"ref-{n:03d}.wav", n) for n in range(args.references)]
     voices = [{"ref_audio": str(clip), "ref_text": REFERENCE_TEXT} for clip in clips]
-    for row in workload(args.count, voices=voices or [{"voice": "ryan"}]):
+    voices = voices or [{} if args.no_voice else {"voice": "ryan"}]
+    for row in workload(args.count, voices=voices):
         print(json.dumps(row))
 
 

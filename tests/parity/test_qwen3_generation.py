@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from tests.parity.qwen3 import GENERATIONS, INDEX, Row, all_rows, goldens, model, rows
+from tests.parity.streams import hold_current_stream, wait_for_all
 from ttsbatch.engine.budget import make_job
 from ttsbatch.engine.decode import DecodeLoop, FinishedFrames
 from ttsbatch.engine.queue import JobQueue, Prefetch
@@ -19,7 +20,6 @@ from ttsbatch.types import EngineStats, Waveform
 
 CHECKPOINTS = ("custom-voice", "voice-design", "base")
 ATOL = 1e-4  # the fixture's own bound for another kernel or thread count
-BUSY_CYCLES = 100_000_000  # 50 ms of the stream that state is filled on
 
 
 def generate(
@@ -27,14 +27,12 @@ def generate(
 ) -> dict[str, FinishedFrames]:
     """Decode rows of one checkpoint in the order given; results by row id."""
     m = model(prompts[0].checkpoint, device)
-    if device != "cpu":
-        torch.cuda._sleep(BUSY_CYCLES)  # a loop that does not wait for what it allocates shows
+    hold_current_stream(device)
     loop = DecodeLoop(m, num_slots, num_slots * 16 + 1, 256, EngineStats(), use_graphs)
     jobs = [make_job(r.prompt, m.spec) for r in prompts]
     with Prefetch(jobs, 64, "jobs") as incoming:
         done = list(loop.run(JobQueue(incoming, lookahead=1)))  # 1: keep the given order
-    if device != "cpu":
-        torch.cuda.synchronize()  # codes are on the loop's stream, and tests read on another
+    wait_for_all(device)
     assert all(isinstance(f, FinishedFrames) for f in done)
     return {f.job.prompt.segment.utterance.id: f for f in done if isinstance(f, FinishedFrames)}
 

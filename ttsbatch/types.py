@@ -206,7 +206,7 @@ class EngineStats:
     prefill_tokens: int = 0
     codec_graph_hits: int = 0
     codec_graph_misses: int = 0
-    eager_steps: int = 0  # frames run without a graph
+    eager_steps: int = 0  # frames and prefills run without a graph
     kernel_fallbacks: dict[str, int] = field(default_factory=dict)
     """Calls of plain torch on a GPU where there are kernels, by name; a capture counts once."""
     devices: list[str] = field(default_factory=list)

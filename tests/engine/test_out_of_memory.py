@@ -139,6 +139,31 @@ def test_fewer_slots_that_cannot_be_allocated_either_are_halved_on() -> None:
     assert model.slots_made == [8, 4, 2, 1]
 
 
+def test_other_errors_after_halving_are_not_met_with_fewer_slots() -> None:
+    class Broken(Short):
+        def new_state(self, num_slots: int, num_pages: int, max_positions: int) -> Any:
+            state = super().new_state(num_slots, num_pages, max_positions)
+            if num_slots < 8:
+                raise EngineError("a frame cannot be captured")
+            return state
+
+    model = Broken(step_fails=lambda num_rows: num_rows > 3)
+    with pytest.raises(EngineError, match="cannot be captured"):
+        spoken(model, 8, texts(20))
+    assert model.slots_made == [8, 4]
+
+
+def test_what_was_counted_before_halving_still_counts() -> None:
+    speaker = CodecLMSpeaker(Short(step_fails=lambda num_rows: num_rows > 3), 4)
+    counts = []
+    for _ in speaker.speak(texts(20)):
+        counts.append((speaker.stats.eager_steps, speaker.stats.codec_graph_misses))
+    assert speaker.stats.num_slots == 2
+    assert counts == sorted(counts)
+    assert speaker.stats.eager_steps > speaker.stats.num_steps  # and the prefills
+    assert speaker.stats.codec_graph_misses >= 5
+
+
 def test_memory_that_never_comes_back_is_an_error() -> None:
     class Gone(Short):
         def new_state(self, num_slots: int, num_pages: int, max_positions: int) -> Any:

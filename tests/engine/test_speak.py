@@ -310,17 +310,29 @@ def test_without_a_wish_device_memory_and_job_decide_on_slots() -> None:
     assert choose_sizes(SPEC, cuda, 4, 1 << 40, num_parallel=1).num_slots == 4
 
 
-class ShortOfMemory(FakeLM):
-    """Has memory for eight slots at most."""
-
-    def new_state(self, num_slots: int, num_pages: int, max_positions: int) -> Any:
-        """As the fake's."""
-        if num_slots > 8:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return super().new_state(num_slots, num_pages, max_positions)
+def not_captured() -> EngineError:
+    """As a capture raises it, from what it met."""
+    error = EngineError("cuda:0: a frame of 32 slots of size 1024 cannot be captured: CUBLAS")
+    error.__cause__ = RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED")
+    return error
 
 
-def test_out_of_memory_at_the_start_halves_the_slots_and_says_so() -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate"),
+        not_captured(),
+    ],
+    ids=lambda e: type(e).__name__,
+)
+def test_out_of_memory_at_the_start_halves_the_slots_and_says_so(error: Exception) -> None:
+    class ShortOfMemory(FakeLM):
+        def new_state(self, num_slots: int, num_pages: int, max_positions: int) -> Any:
+            if num_slots > 8:
+                raise error
+            return super().new_state(num_slots, num_pages, max_positions)
+
     speaker = CodecLMSpeaker(ShortOfMemory(), 32)
     assert speaker.stats.num_slots == 8
     assert speaker.stats.notes == [
@@ -337,6 +349,19 @@ def test_memory_for_no_slots_is_an_error() -> None:
 
     with pytest.raises(EngineError, match="out of memory"):
         CodecLMSpeaker(Full(), 32)
+
+
+@pytest.mark.parametrize("error", [EngineError("a frame cannot be captured"), TypeError("none")])
+def test_other_errors_at_the_start_are_not_met_with_fewer_slots(error: Exception) -> None:
+    class Broken(FakeLM):
+        def new_state(self, num_slots: int, num_pages: int, max_positions: int) -> Any:
+            slots_made.append(num_slots)
+            raise error
+
+    slots_made: list[int] = []
+    with pytest.raises(type(error), match=str(error)):
+        CodecLMSpeaker(Broken(), 32)
+    assert slots_made == [32]
 
 
 @pytest.mark.parametrize("pages", [4, 5, 15, 16, 17, 63, 64, 65])

@@ -78,6 +78,7 @@ class DecodeLoop:
             EngineError: the frame cannot be captured.
         """
         self._model, self._stats = model, stats
+        self._eager_before = stats.eager_steps  # of a loop that this one takes the place of
         self._slots = SlotTable(num_slots, num_pages)
         max_frames = min(model.spec.max_frames, max_positions)
         spec = model.spec
@@ -264,7 +265,7 @@ class DecodeLoop:
                     self._scheduled[o.generation] = min(done, o.job.cap_frames)
             flags, copied = self._flags()
         self._stats.num_steps += num_frames
-        self._stats.eager_steps = self.num_eager
+        self._stats.eager_steps = self._eager_before + self.num_eager
         self._stats.total_slot_steps += num_frames * size
         self._stats.add_seconds("decode", time.perf_counter() - started)
         return _Round(flags, copied, owners)

@@ -70,9 +70,15 @@ def use_threads_for(device: torch.device, num_parameters: int) -> None:
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether a device, or the host, had no memory left for what was asked of it.
 
-    The allocator of torch has an exception of its own; the libraries below it say so in words.
+    The allocator of torch has an exception of its own; the libraries below it say so in words. An
+    error that was raised from such a one is one too.
     """
-    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
-        return True
     words = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "can't allocate memory")
-    return isinstance(error, RuntimeError) and any(w in str(error) for w in words)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, (torch.OutOfMemoryError, MemoryError)):
+            return True
+        if isinstance(cause, RuntimeError) and any(w in str(cause) for w in words):
+            return True
+        cause = cause.__cause__
+    return False

@@ -129,9 +129,11 @@ class CodecLMSpeaker:
             try:
                 self._loop, self._vocoder = self._allocate()
                 break
-            except (torch.OutOfMemoryError, EngineError) as e:
+            except Exception as e:
+                if not is_out_of_memory(e):
+                    raise
                 half = self._sizes.num_slots // 2
-                if half < FEWEST_SLOTS or "out of memory" not in str(e).lower():
+                if half < FEWEST_SLOTS:
                     raise EngineError(f"{model.device}: {e}") from e
                 note = f"out of memory with {self._sizes.num_slots} slots; trying {half}"
                 self.stats.notes.append(note)
@@ -268,7 +270,9 @@ class CodecLMSpeaker:
             try:
                 self._loop, self._vocoder = self._allocate()
                 return
-            except (torch.OutOfMemoryError, EngineError) as e:
+            except Exception as e:
+                if not is_out_of_memory(e):
+                    raise
                 if old.num_slots == 1:
                     raise EngineError(f"{self._model.device}: {e}") from e
 

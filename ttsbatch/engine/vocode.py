@@ -108,6 +108,8 @@ class Vocoder:
             EngineError: a codec pass cannot be captured.
         """
         self.model, self.stats, self.keep_codes = model, stats, keep_codes
+        # Of a vocoder that this one takes the place of.
+        self._before = stats.codec_graph_hits, stats.codec_graph_misses
         self._after = after
         self._waiting: list[tuple[_Row, int]] = []
         self._flying: deque[_Batch] = deque()
@@ -186,8 +188,9 @@ class Vocoder:
                 samples, bad = self._batches.run(cut, choice.shape)
                 batch = _Batch(pieces, *self._to_host(samples[: len(pieces)], bad))
         self._flying.append(batch)
-        self.stats.codec_graph_hits = self._batches.hits
-        self.stats.codec_graph_misses = self._batches.misses
+        hits, misses = self._before
+        self.stats.codec_graph_hits = hits + self._batches.hits
+        self.stats.codec_graph_misses = misses + self._batches.misses
         self.stats.add_seconds("codec", time.perf_counter() - started)
 
     def _frames_stream(self) -> torch.cuda.Stream:

@@ -72,6 +72,7 @@ class FakeRow:
 
     key: int
     ends_at: int  # frames; -1: runs to its cap
+    context_frames: int  # that the codec hears before the row's own
 
 
 @dataclass
@@ -111,11 +112,11 @@ class FakeLM:
             return Failure(u.source, u.line, u.id, "prepare", "ref_unreadable", "refused")
         if word == "crash":
             raise RuntimeError("a bug in prepare")
-        row = FakeRow(row_key(segment), int(number) if word == "end" else -1)
+        ends_at = int(number) if word == "end" else -1
+        row = FakeRow(row_key(segment), ends_at, u.extra.get("context_frames", 0))
         draw = DrawSettings((1.0, 1.0), (0, 0), (1.0, 1.0), 1.0)
-        context = u.extra.get("context_frames", 0)
         positions, following = u.extra.get("positions", 3), u.extra.get("following", 0)
-        return PreparedPrompt(segment, positions, draw, context, row, following)
+        return PreparedPrompt(segment, positions, draw, row, following)
 
     def new_state(self, num_slots: int, num_pages: int, max_positions: int) -> FakeState:
         def dirty() -> Tensor:
@@ -171,10 +172,11 @@ class FakeLM:
         return Frame(codes, rows.age == state.ends_at)
 
     def context_frames(self, prompt: PreparedPrompt) -> Tensor | None:
-        if prompt.context_frames == 0:
+        row: FakeRow = prompt.payload
+        if row.context_frames == 0:
             return None
-        frames = torch.arange(prompt.context_frames)[:, None]
-        return fake_codes(torch.tensor(prompt.payload.key + 1), frames, self.spec.frame_width)
+        frames = torch.arange(row.context_frames)[:, None]
+        return fake_codes(torch.tensor(row.key + 1), frames, self.spec.frame_width)
 
     def decode_audio(self, codes: Tensor) -> Tensor:
         # A moving sum over frames: causal, so what a pass lacks on its left changes its start.

@@ -89,7 +89,6 @@ class Table(RuleBasedStateMachine):
     def owners_are_those_seated(self) -> None:
         assert set(map(id, self.table.owners())) == set(map(id, self.seated))
         assert self.table.num_busy == len(self.seated)
-        assert self.table.num_free == NUM_SLOTS - len(self.seated)
         assert self.table.num_spanned == 1 + max((o.seat.slot for o in self.seated), default=-1)
         assert all(self.table.holds(o) for o in self.seated)
         assert not any(self.table.holds(o) for o in self.gone)

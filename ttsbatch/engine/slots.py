@@ -53,11 +53,6 @@ class SlotTable:
         """Slots that have an owner."""
         return len(self._owners)
 
-    @property
-    def num_free(self) -> int:
-        """Slots without one."""
-        return len(self._free_slots)
-
     def fits(self, job: Job) -> bool:
         """Whether a slot and enough pages are free."""
         return bool(self._free_slots) and job.num_pages <= len(self._free_pages)

@@ -71,7 +71,6 @@ class PreparedPrompt:
     segment: Segment
     num_positions: int  # KV positions of the prompt
     draw: DrawSettings
-    context_frames: int  # reference frames that the codec hears before the row's own
     payload: Any  # the family's own: token ids, reference audio
     num_following: int = 0  # positions of text that goes in after the prompt, one a frame
 

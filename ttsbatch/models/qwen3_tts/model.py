@@ -150,12 +150,10 @@ class Qwen3TTS:
     def prompt(self, segment: Segment, spoken: Spoken) -> PreparedPrompt:
         """The prompt of an explicit description."""
         layout = self.prompts.build(spoken)
-        in_context = layout.in_context and layout.reference is not None
         return PreparedPrompt(
             segment=segment,
             num_positions=len(layout.text_ids),
             draw=self._draw_settings(segment),
-            context_frames=layout.reference.num_frames if in_context and layout.reference else 0,
             payload=layout,
             num_following=len(layout.trailing_ids),
         )

@@ -30,7 +30,6 @@ class RopeConfig:
 
     theta: float
     factors: tuple[float, ...]  # [D/2]
-    max_positions: int
     scale: float  # of the cosines and sines
 
 
@@ -187,7 +186,6 @@ def _rope(base: Section, head_dim: int) -> RopeConfig:
     return RopeConfig(
         theta=base.get("rope_theta", float),
         factors=scaling.numbers(which, head_dim // 2),
-        max_positions=longest,
         scale=math.sqrt(1 + math.log(longest / original) / math.log(original)),
     )
 

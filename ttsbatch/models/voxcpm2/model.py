@@ -163,7 +163,6 @@ class VoxCPM2:
             segment=segment,
             num_positions=len(layout.token_ids),
             draw=NO_DRAWS,
-            context_frames=layout.context_patches,
             payload=layout,
         )
 

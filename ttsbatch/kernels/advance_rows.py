@@ -84,6 +84,9 @@ def advance_rows(
         if_ended: see `finish`.
         if_full: see `finish`.
         keep_last: the frame that a row ends with is kept and counted.
+
+    Raises:
+        ValueError: on a GPU, `values` or `kept` is not contiguous.
     """
     if not runs_kernel(values):
         reference.advance_rows(

@@ -324,6 +324,9 @@ def pack_upsampling(weight: Tensor, stride: int) -> Tensor:
 
     Sample n * stride + j is weight j times row n plus weight j + stride times row n - 1, so that
     the later half of the kernel is the first tap.
+
+    Raises:
+        ValueError: the kernel is not twice the stride.
     """
     inner, out, kernel = weight.shape
     if kernel != 2 * stride:

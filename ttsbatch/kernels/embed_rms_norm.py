@@ -62,6 +62,9 @@ def embed_rms_norm(
     Returns:
         The normed tokens and the tokens, [S, T, E] each in the dtype of `table`, contiguous; T is 2
         with `before`, else 1. Mean square in f32, rounded before the weight.
+
+    Raises:
+        ValueError: on a GPU, the table or a row of `before` is not contiguous.
     """
     if not runs_kernel(table):
         return reference.embed_rms_norm(ids, table, weight, eps, before)

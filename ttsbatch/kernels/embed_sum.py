@@ -71,6 +71,9 @@ def embed_sum(
     Returns:
         [S, E] in the dtype of `table`. The codes are summed in f32 and rounded once; the sum with
         the text is rounded again.
+
+    Raises:
+        ValueError: on a GPU, codes, a table, a row of text ids or `out` is not contiguous.
     """
     if not runs_kernel(table):
         return reference.embed_sum(codes, table, offsets, text, out)

@@ -92,6 +92,10 @@ def packed_attention(q: Tensor, k: Tensor, v: Tensor, position: Tensor) -> Tenso
 
     Returns:
         [T, Hq, D] contiguous in the dtype of `q`; softmax in f32, scale 1/sqrt(D).
+
+    Raises:
+        ValueError: on a GPU, heads that do not lie one after the other, or a D that is no
+            power of two.
     """
     if not runs_kernel(q):
         return reference.packed_attention(q, k, v, position)

@@ -159,6 +159,10 @@ def paged_attention(
 
     Returns:
         [S, Hq, D] in the dtype of `q`; scores, softmax and sums in f32, scale 1/sqrt(D).
+
+    Raises:
+        ValueError: `max_length` is more than the pages of a slot hold; on a GPU also pools as in
+            `check_pools`, a `q` that is not contiguous, or an Hq that is no multiple of Hkv.
     """
     num_slots, num_q_heads, head_dim = q.shape
     _, num_kv_heads, page_size, _ = k_pool.shape

@@ -143,6 +143,11 @@ def predictor_attention(
     Returns:
         [S, Hq * D] or [S, T, Hq * D], contiguous, in the dtype of `qkv`; softmax in f32. With two
         tokens the first does not see the second.
+
+    Raises:
+        ValueError: the new tokens leave the cache; on a GPU also more than two of them, a D that is
+            no power of two, an Hq that is no multiple of Hkv, or a `qkv` or cache that is not
+            contiguous.
     """
     num_slots, num_kv_heads, num_positions, head_dim = k_cache.shape
     num_new = 1 if qkv.dim() == 2 else qkv.shape[1]

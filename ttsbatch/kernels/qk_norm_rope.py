@@ -127,6 +127,9 @@ def qk_norm_rope(
     Returns:
         q as [S, Hq, D], contiguous. Slots that share a page and a position (idle ones, on the
         scratch page) leave either's k and v there.
+
+    Raises:
+        ValueError: on a GPU, pools as in `check_pools`.
     """
     if not runs_kernel(qkv):
         return reference.qk_norm_rope(
@@ -164,7 +167,12 @@ def qk_norm_rope(
 
 
 def check_pools(k_pool: Tensor, v_pool: Tensor) -> None:
-    """Raise ValueError unless the pools are what the kernels' address arithmetic takes them for."""
+    """Refuse pools that aren't what the kernels' address arithmetic takes them for.
+
+    Raises:
+        ValueError: the head width is no power of two, the strides of the pools differ, or a page
+            is not contiguous.
+    """
     _, num_kv_heads, page_size, head_dim = k_pool.shape
     if head_dim & (head_dim - 1):
         raise ValueError(f"the head width must be a power of two; found {head_dim}")

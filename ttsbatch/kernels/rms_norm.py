@@ -54,6 +54,9 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
     Returns:
         [..., E] contiguous, in the dtype of `x`; mean square in f32, rounded before the weight.
+
+    Raises:
+        ValueError: on a GPU, a row that is not contiguous.
     """
     if not runs_kernel(x):
         return reference.rms_norm(x, weight, eps)
@@ -74,6 +77,9 @@ def add_rms_norm(x: Tensor, residual: Tensor, weight: Tensor, eps: float) -> tup
     Returns:
         The normed rows and the sums, both [..., E] contiguous in the dtype of `x`. The sum is
         rounded to that dtype before the statistics are taken, as separate operations would.
+
+    Raises:
+        ValueError: on a GPU, a row that is not contiguous, or a residual of another shape.
     """
     if not runs_kernel(x):
         return reference.add_rms_norm(x, residual, weight, eps)

@@ -90,6 +90,9 @@ def rope_store(
     Returns:
         q as [S, Hq, D], contiguous. Slots that share a page and a position (idle ones, on the
         scratch page) leave either's k and v there.
+
+    Raises:
+        ValueError: on a GPU, pools as in `check_pools`.
     """
     if not runs_kernel(qkv):
         return reference.rope_store(qkv, tables, positions, block_table, k_pool, v_pool)

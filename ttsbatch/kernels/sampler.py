@@ -163,6 +163,10 @@ def sample(
 
     Returns:
         [S] int64, each in [0, V).
+
+    Raises:
+        ValueError: `mark_seen` without `seen`; on a GPU also a row of logits or a `seen` that is
+            not contiguous.
     """
     if mark_seen and seen is None:
         raise ValueError("mark_seen needs `seen`, the mask to mark in; found None")

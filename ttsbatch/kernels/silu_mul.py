@@ -32,6 +32,9 @@ def silu_mul(gate_up: Tensor) -> Tensor:
     Returns:
         [..., I] contiguous, in the dtype of `gate_up`. The SiLU is taken in f32 and rounded to that
         dtype before the product, as two operations would.
+
+    Raises:
+        ValueError: on a GPU, a row that is not contiguous.
     """
     if not runs_kernel(gate_up):
         return reference.silu_mul(gate_up)

@@ -27,7 +27,12 @@ def read_json(path: Path) -> Any:
 
 
 class Section:
-    """One object of the JSON, with its place in the file for messages."""
+    """One object of the JSON, with its place in the file for messages.
+
+    Raises:
+        ModelError: from every method, the constructor included: what was read is missing, of
+            another type or out of range; the message says where, what was found and expected.
+    """
 
     def __init__(self, raw: Any, where: str) -> None:
         if not isinstance(raw, Mapping):

@@ -95,7 +95,12 @@ class WorkerPool:
         self._merge()
 
     def speak(self, segments: Iterable[Segment]) -> Iterator[Waveform | tuple[Segment, Failure]]:
-        """Speak every segment once; see `models.protocol.Speaker`."""
+        """Speak every segment once; see `models.protocol.Speaker`.
+
+        Raises:
+            TTSBatchError: what a worker raised while it spoke; EngineError if it died.
+            BaseException: what reading `segments` raised, once all that was read before is spoken.
+        """
         self._idle, self._source_error = False, None
         for worker in self._workers:
             _sent(worker, Begin(with_spans=self.stats.on_span is not None))

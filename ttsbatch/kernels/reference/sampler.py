@@ -153,6 +153,9 @@ def sample(
     Returns:
         [S] int64 in [0, V), also for rows of NaN. Rows at temperature 0 get the first of their
         largest logits.
+
+    Raises:
+        ValueError: `mark_seen` without `seen`.
     """
     x = process_logits(
         logits, temperature, top_k, top_p, penalty, seen, banned, end_id, min_frames, age

@@ -69,12 +69,12 @@ def compare(decoders: dict[str, CodecDecoder], batch: int, frames: int) -> None:
     codes = torch.randint(0, 2048, (batch, frames, 16), device="cuda", generator=generator)
     right: Tensor | None = None
     for name, decoder in decoders.items():
-        wave = decoder.forward(codes)
+        wave = decoder.decode(codes)
         right = wave if right is None else right
         noise = (wave - right).double().square().mean() / right.double().square().mean()
         seconds = wave.numel() / SAMPLES_PER_SECOND
         # cuDNN in float32 fills whole seconds: once in a graph is enough.
-        us, spread = replay_us(decoder.forward, [(codes,)], 1)
+        us, spread = replay_us(decoder.decode, [(codes,)], 1)
         print(
             f"{batch:3d} x {frames:3d}  {name:<24}{us / 1e3:8.1f} ms (+-{spread / 1e3:4.1f})"
             f"{seconds / us * 1e6:8.0f} audio-s/s  SNR {-10 * noise.log10().item():5.1f} dB",
@@ -96,7 +96,7 @@ def table(decoder: CodecDecoder, batch: int, frames: int) -> None:
     codes = torch.randint(0, 2048, (batch, frames, 16), device="cuda")
     for name, operation in plain.items():
         setattr(codec_vocoder, name, partial(recorded, operation))
-    decoder.forward(codes)
+    decoder.decode(codes)
     for name, operation in plain.items():
         setattr(codec_vocoder, name, operation)
 

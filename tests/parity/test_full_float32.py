@@ -56,8 +56,7 @@ def test_the_qwen3_codec_decodes_in_it() -> None:
     decoder.device = CUDA
     watched = [Watched(decoder.pre_conv), Watched(decoder.vocoder[-1])]
     decoder.pre_conv, decoder.vocoder[-1] = watched  # type: ignore[assignment]
-    with torch.inference_mode():
-        decoder.forward(torch.zeros(1, 2, config.decoder.num_quantizers, dtype=torch.int64))
+    decoder.decode(torch.zeros(1, 2, config.decoder.num_quantizers, dtype=torch.int64))
     assert [w.seen for w in watched] == [("ieee", "ieee")] * 2
 
 

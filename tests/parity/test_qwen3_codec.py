@@ -272,7 +272,7 @@ def test_captured_decode_equals_eager_decode(dtype, config, weights, golden):
     eager = decoder.decode(codes)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        captured = decoder.forward(codes)
+        captured = decoder.decode(codes)
     captured.fill_(torch.nan)
     graph.replay()
     assert torch.equal(captured, eager)

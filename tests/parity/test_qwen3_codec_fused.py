@@ -129,7 +129,7 @@ def test_fused_bfloat16_decode_in_a_graph_is_close_to_float32(size):
     eager = fused.decode(codes)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        captured = fused.forward(codes)
+        captured = fused.decode(codes)
     graph.replay()
     assert torch.equal(captured, eager)
     noise = (eager - right).square().mean() / right.square().mean()

@@ -1,7 +1,7 @@
 """The codec decoder: codes to samples, in one pass over whole clips or windows of clips.
 
 Everything is causal, so right padding leaves a clip's own samples alone and clips of different
-lengths share a batch. `forward` reads nothing back from the device and its shapes follow from
+lengths share a batch. `decode` reads nothing back from the device and its shapes follow from
 (batch, frames) alone, so that it can be captured.
 
 Source: the 12 Hz tokenizer of the official package qwen-tts 0.1.1, decoder half.
@@ -46,7 +46,7 @@ class CodecDecoder:
 
         Args:
             config: sizes.
-            weights: by the names of `codec_weights.decoder_specs`, checked; on any device.
+            weights: by the names of `codec_specs.decoder_specs`, checked; on any device.
             device: where it runs.
             dtype: of matrix products and convolutions. Codebooks, norm statistics and SnakeBeta
                 are computed in float32 whatever it is.
@@ -123,10 +123,6 @@ class CodecDecoder:
         Returns:
             [B, F * samples_per_frame] f32 in -1..1.
         """
-        return self.forward(codes)
-
-    def forward(self, codes: Tensor) -> Tensor:
-        """`decode` without its inference mode: what a graph captures."""
         with full_float32(self.device):
             x = self.transform(self.pre_conv(self.dequantize(codes)))
             return self.synthesize(self.upsample(x))

@@ -45,7 +45,7 @@ class FusedVocoder:
 
         Args:
             config: sizes.
-            weights: by the names of `codec_weights.decoder_specs`.
+            weights: by the names of `codec_specs.decoder_specs`.
             device: where it runs.
             dtype: of activations and weights. Biases, SnakeBeta and sums are float32.
             residual_dtype: of the residual stream between units; None is `dtype`.

@@ -2,8 +2,9 @@
 
     python recipes/bench/kernels.py [--slots 64,256,512] [--compiled 256] [--sweep]
 
-Prints one table, last. Each line should show a kernel below both rivals, with an error of a few
-bf16 roundings (below 2e-2; for `sample` the share of ids that differ, below 1e-2) or the script
+Operations on whole clips have batches of their own; their compiled reference is timed where any of
+`--slots` is in `--compiled`. Each line should show a kernel below both rivals, with an error of a
+few bf16 roundings (below 2e-2; for `sample` the share of ids that differ, below 1e-2) or the script
 ends with exit code 1.
 """
 
@@ -11,32 +12,18 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import pkgutil
 import sys
 import time
 from dataclasses import replace
 
 import torch
 
+from ttsbatch.kernels import bench
 from ttsbatch.kernels.bench import local_attention, paged_attention
 from ttsbatch.kernels.bench.timing import Row, Work, measure
 
-OPERATIONS = (
-    "rms_norm",
-    "qk_norm_rope",
-    "paged_attention",
-    "packed_attention",
-    "predictor_attention",
-    "silu_mul",
-    "sampler",
-    "embed_sum",
-    "embed_rms_norm",
-    "advance_rows",
-    "rope_store",
-    "noise",
-    "local_attention",
-    "guided_step",
-    "depthwise_conv",
-)
+OPERATIONS = [m.name for m in pkgutil.iter_modules(bench.__path__) if m.name != "timing"]
 
 
 def max_error_of(work: Work) -> float:
@@ -76,10 +63,13 @@ def main() -> int:
             lines += local_attention.sweep(num_slots)[:10]
     lines.append(Row.HEADER)
     for operation in OPERATIONS:
-        works = importlib.import_module(f"ttsbatch.kernels.bench.{operation}").works
-        for num_slots in sorted(slots):
-            for work in works(num_slots):
-                if num_slots not in compiled:  # each costs seconds of compilation
+        module = importlib.import_module(f"{bench.__name__}.{operation}")
+        batches = getattr(module, "BATCHES", None)
+        for num_rows in batches or sorted(slots):
+            # Each costs seconds of compilation.
+            with_compiled = bool(slots & compiled) if batches else num_rows in compiled
+            for work in module.works(num_rows):
+                if not with_compiled:
                     work = replace(work, compiled=False)
                 row = try_to_measure(work)
                 ok = isinstance(row, Row) and row.max_error <= max_error_of(work)

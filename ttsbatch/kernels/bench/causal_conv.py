@@ -22,8 +22,11 @@ from torch import Tensor
 from ttsbatch.kernels.bench.timing import Work, main, num_bytes, replay_us
 from ttsbatch.kernels.causal_conv import Pointwise, causal_conv
 from ttsbatch.kernels.causal_conv_tiles import Tile, takes_pointwise, tile_for
+from ttsbatch.kernels.depthwise_conv import WIDEST_POINTWISE
 from ttsbatch.kernels.reference import causal_conv as reference
 
+BATCHES = (4,)
+"""Clips at once; slots have no part in it."""
 FRAMES = 62
 WIDTHS = (1536, 768, 384, 192, 96)
 RATES = (8, 5, 4, 3)
@@ -122,8 +125,6 @@ def layers() -> Iterator[Layer]:
 VAE_WIDTHS = (2048, 1024, 512, 256, 128, 64, 32)
 VAE_RATES = (8, 6, 5, 2, 2, 2)
 VAE_LATENT_DIM, LATENTS_PER_PATCH = 64, 4
-NARROW = 128
-"""Channels up to which a residual unit is one launch of `depthwise_conv`."""
 
 
 def vae_layers() -> Iterator[Layer]:
@@ -131,7 +132,7 @@ def vae_layers() -> Iterator[Layer]:
     rows = LATENTS_PER_PATCH
     yield Layer(VAE_LATENT_DIM, VAE_WIDTHS[0], 7, rows, affine=True)
     for (width, channels), rate in zip(pairwise(VAE_WIDTHS), VAE_RATES, strict=True):
-        wide = channels > NARROW
+        wide = channels > WIDEST_POINTWISE  # narrower, `depthwise_conv` runs the whole unit
         dtype = torch.float32 if wide else torch.bfloat16
         yield Layer(width, channels, 2, rows, rate, raw=True, stream_dtype=dtype)
         rows *= rate
@@ -220,4 +221,4 @@ def _work(layer: Layer, batch: int) -> Work:
 
 
 if __name__ == "__main__":
-    main(works, (4,))
+    main(works, BATCHES)

@@ -8,6 +8,8 @@ from ttsbatch.kernels.bench.timing import Work, main, num_bytes
 from ttsbatch.kernels.last_conv import last_conv
 from ttsbatch.kernels.reference import last_conv as reference
 
+BATCHES = (4, 16)
+"""Clips at once; slots have no part in it."""
 TAPS = 7
 
 
@@ -30,4 +32,4 @@ def _work(
 
 
 if __name__ == "__main__":
-    main(works, (4, 16))
+    main(works, BATCHES)

@@ -68,3 +68,20 @@ def test_snake_beta_is_timed_after_the_head_and_every_upsampling(bench_of: Any) 
     sizes = [work.inputs[0][0].shape for work in works]
     assert sizes == [(2, 1536, 4), (2, 768, 32), (2, 384, 160), (2, 192, 640), (2, 96, 1920)]
     assert [work.num_bytes for work in works] == [2 * 2 * size.numel() for size in sizes]
+
+
+def test_a_rival_is_compiled_for_every_shape() -> None:
+    compilations = []
+
+    def counted(graph: Any, inputs: Any) -> Any:
+        compilations.append(graph)
+        return graph.forward
+
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return x + x
+
+    limit = torch._dynamo.config.recompile_limit
+    for size in range(2, limit + 6):
+        x = torch.ones(size)
+        assert timing.compiled(doubled, counted)(x).equal(2 * x)
+    assert len(compilations) == limit + 4

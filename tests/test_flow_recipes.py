@@ -2,44 +2,35 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 import torch
 
+from recipes.bench.flow_launches import tally
+from recipes.bench.flow_plain import Compiled, in_plain_torch
 from tests.parity.test_voxcpm2_generation import job, model, run, segment
 from tests.parity.voxcpm2 import ATOL, FIXTURE
 from ttsbatch.models import open_card
 
-RECIPES = Path(__file__).parent.parent / "recipes" / "bench"
 Bench = Callable[..., dict[str, dict[str, Any]]]
 
 
 @pytest.fixture
-def recipe(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    """Imports a script of the folder."""
-    monkeypatch.syspath_prepend(str(RECIPES))
-    return importlib.import_module
-
-
-@pytest.fixture
-def bench(
-    recipe: Callable[[str], ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Bench:
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     """Runs a script and gives the lines of its JSON file by their names."""
 
     def of(name: str, *options: str) -> dict[str, dict[str, Any]]:
         file = tmp_path / "lines.json"
         arguments = ["--model", str(FIXTURE), "--device", "cpu", "--json", str(file), *options]
         monkeypatch.setattr(sys, "argv", [name, *arguments])
-        recipe(name).main()
+        import_module(f"recipes.bench.{name}").main()
         values = json.loads(file.read_text("utf8"))
         assert values["about"]["device"] == "cpu"
         return {line.pop("name"): line for line in values["lines"]}
@@ -86,28 +77,22 @@ def test_a_compiler_that_fails_or_hangs_leaves_the_other_lines(bench: Bench) -> 
 
 
 @pytest.mark.parametrize("compiled", ["nothing", "layers"])
-def test_the_plain_networks_speak_as_the_model_does(
-    recipe: Callable[[str], ModuleType], compiled: str
-) -> None:
+def test_the_plain_networks_speak_as_the_model_does(compiled: Compiled) -> None:
     said = [segment(name) for name in ("short", "long", "coarse")]
     expected = run(model(), [job(s) for s in said], 3)
-    with recipe("flow_plain").in_plain_torch(model(), compiled, "eager"):
+    with in_plain_torch(model(), compiled, "eager"):
         found = run(model(), [job(s) for s in said], 3)
     assert found.keys() == expected.keys()
     for name, row in expected.items():
         torch.testing.assert_close(found[name].frames, row.frames, atol=ATOL, rtol=0)
 
 
-def test_launches_and_waits_are_told_apart_by_their_names(
-    recipe: Callable[[str], ModuleType],
-) -> None:
+def test_launches_and_waits_are_told_apart_by_their_names() -> None:
     host = ["cudaLaunchKernel", "cuLaunchKernelEx", "cudaLaunchKernelExC", "cudaGraphLaunch"]
     host += ["cudaStreamSynchronize", "cudaEventSynchronize", "cudaMemcpy", "cudaMemcpyAsync"]
     host += ["aten::mm", "cudaEventRecord", "cudaEventQuery"]
     device = ["_attend_kernel", "gemm", "Memcpy DtoH (Device -> Pinned)", "Memset (Device)"]
-    counts = recipe("flow_launches").tally(
-        [*((name, False) for name in host), *((name, True) for name in device)]
-    )
+    counts = tally([*((name, False) for name in host), *((name, True) for name in device)])
     assert counts == {
         "kernels": 2,
         "launches": 3,

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-import runpy
 import sys
 from pathlib import Path
 
 import pytest
 
+from recipes.bench import audiovae
+
 ROOT = Path(__file__).parent.parent
+BENCH = ROOT / "recipes" / "bench"
+NAMES = sorted(file.stem for file in BENCH.glob("*.py"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_bench_is_imported_as_part_of_its_package_and_says_how_it_is_run(name: str) -> None:
+    """By the name that its usage lines run it by; siblings as top-level modules aren't found."""
+    module = importlib.import_module(f"recipes.bench.{name}")
+    about = str(module.__doc__)
+    commands = re.findall(r"^    (python.*)", about, flags=re.M)
+    assert bool(commands) == hasattr(module, "main")
+    assert all(c.split(maxsplit=3)[:3] == ["python", "-m", module.__name__] for c in commands)
 
 
 def test_the_audiovae_bench_tells_closeness_on_a_cpu(
@@ -17,8 +31,8 @@ def test_the_audiovae_bench_tells_closeness_on_a_cpu(
 ) -> None:
     model = ROOT / "tests" / "data" / "voxcpm2_tiny"
     options = ["--device", "cpu", "--model", str(model), "--shapes", "2x3", "--encode", "1x2"]
-    monkeypatch.setattr(sys, "argv", ["audiovae.py", *options])
-    runpy.run_path(str(ROOT / "recipes" / "bench" / "audiovae.py"), run_name="__main__")
+    monkeypatch.setattr(sys, "argv", ["audiovae", *options])
+    audiovae.main()
     out = capsys.readouterr().out
     said = re.findall(r"(decode|encode) .*(fp32|fp16|bf16) .* SNR +([\d.]+|inf) dB", out)
     assert [line[:2] for line in said] == [

@@ -1,6 +1,6 @@
 """VoxCPM2's AudioVAE, plain and fused: speed, closeness to float32, and each launch of a decode.
 
-    PYTHONPATH=. python3 recipes/bench/audiovae.py [--shapes 1x45 16x45 64x45] [--sweep]
+    python -m recipes.bench.audiovae [--shapes 1x45 16x45 64x45] [--sweep]
 
 Shapes are batch x patches of 0.16 s. The fused lines should be above 6,000 audio seconds a second
 from 16 x 45 on, and float16 at least 50 dB from plain float32. Random weights of the published

@@ -1,8 +1,8 @@
 """Time and memory of reading a large corpus: `check`, and the first row of `synth --limit 5`.
 
-    python recipes/bench/check_rows.py --rows 1000000
-    python recipes/bench/check_rows.py --rows 10000000 --folder /data
-    python recipes/bench/check_rows.py --rows 1000000 --kind jsonl
+    python -m recipes.bench.check_rows --rows 1000000
+    python -m recipes.bench.check_rows --rows 10000000 --folder /data
+    python -m recipes.bench.check_rows --rows 1000000 --kind jsonl
 
 Prints a line per command: wall seconds, user + sys seconds, peak memory of the process. On two
 cores of a server CPU the first should stay below 60 s and 500 MB, the second's `synth --limit 5`

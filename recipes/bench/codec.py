@@ -1,6 +1,6 @@
 """Codec decode on one GPU, plain and fused: speed, closeness to float32, and each convolution.
 
-    PYTHONPATH=. python3 recipes/bench/codec.py [--shapes 64x62 32x125 16x325] [--sweep]
+    python -m recipes.bench.codec [--shapes 64x62 32x125 16x325] [--sweep]
 
 The fused lines should be above 3,000 audio seconds a second and closer to float32 than plain bf16.
 Random weights of the published size. `--sweep` tries other tiles on each convolution.

@@ -1,6 +1,6 @@
 """What the host does for a VoxCPM2 patch: launches before and after graphs, waits for the device.
 
-    python recipes/bench/flow_launches.py [--slots 64,256] [--json FILE]
+    python -m recipes.bench.flow_launches [--slots 64,256] [--json FILE]
 
 Two kinds of lines for each number of slots, without and with CUDA graphs. Of steps alone, per step:
 kernels, launches (of a kernel, or of a graph), copies and waits. Of the engine's loop, a whole run
@@ -24,9 +24,9 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from flow_results import Results, numbers, open_model, parser, synchronize
 from torch.profiler import ProfilerActivity, profile
 
+from recipes.bench.flow_results import Results, numbers, open_model, parser, synchronize
 from ttsbatch.bench.parts import bench_step, jobs_of, pages_for, release
 from ttsbatch.bench.workload import workload
 from ttsbatch.engine.decode import DecodeLoop, FinishedFrames

@@ -1,6 +1,6 @@
 """The time per patch of one VoxCPM2 utterance alone, short and long: it should not grow.
 
-    python recipes/bench/flow_lengths.py [--seconds 10,60,180] [--json FILE]
+    python -m recipes.bench.flow_lengths [--seconds 10,60,180] [--json FILE]
 
 Each length is spoken by the engine in one slot, from prompt to samples: language models and LocDiT
 patch by patch, then the AudioVAE in windows. Milliseconds per patch of decoding alone (`ar`), of
@@ -16,8 +16,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
-from flow_results import Results, numbers, open_model, parser, synchronize
 
+from recipes.bench.flow_results import Results, numbers, open_model, parser, synchronize
 from ttsbatch.bench.parts import bench_step, jobs_of
 from ttsbatch.bench.workload import CHARS_PER_S, WORDS
 from ttsbatch.engine.decode import FinishedFrames

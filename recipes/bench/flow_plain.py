@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
-from plain_torch import kernels_on
 from torch import Tensor
 from torch.nn import functional as F
 
+from recipes.bench.plain_torch import kernels_on
 from ttsbatch.kernels.reference import paged_attention, rms_norm, rope_store, silu_mul
 from ttsbatch.models.decoder import LayerWeights, PagedDecoder, StackWeights
 from ttsbatch.models.layers import PagedKV

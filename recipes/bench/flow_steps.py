@@ -1,6 +1,6 @@
 """One VoxCPM2 patch of many slots, run in different ways: eager, compiled, as one CUDA graph.
 
-    python recipes/bench/flow_steps.py [--slots 64,256] [--json FILE]
+    python -m recipes.bench.flow_steps [--slots 64,256] [--json FILE]
 
 First the whole step, each way in milliseconds: our kernels as one graph should be the fastest. Then
 LocDiT alone (its solver, all evaluations of a patch), all slots at once and row by row; `off` is
@@ -22,10 +22,10 @@ from types import FrameType
 from typing import Any
 
 import torch
-from flow_plain import Compiled, in_plain_torch
-from flow_results import Results, numbers, open_model, parser, synchronize
 from torch import Tensor
 
+from recipes.bench.flow_plain import Compiled, in_plain_torch
+from recipes.bench.flow_results import Results, numbers, open_model, parser, synchronize
 from ttsbatch.bench.parts import bench_step, release
 from ttsbatch.kernels.bench.timing import replay_us
 from ttsbatch.models.voxcpm2.model import GUIDANCE, VoxCPM2

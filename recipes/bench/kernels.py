@@ -1,6 +1,6 @@
 """All kernel benches at the shapes of published models, on a CUDA device; one table, printed last.
 
-    python recipes/bench/kernels.py [--slots 64,256,512] [--compiled 256] [--sweep]
+    python -m recipes.bench.kernels [--slots 64,256,512] [--compiled 256] [--sweep]
 
 Operations on whole clips have batches of their own; their compiled reference is timed where any of
 `--slots` is in `--compiled`. Each line should show a kernel below both rivals, with an error of a

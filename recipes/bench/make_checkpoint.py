@@ -1,6 +1,6 @@
 """A checkpoint folder of official size and layout with random weights: for cold starts and loaders.
 
-    python recipes/bench/make_checkpoint.py qwen3-tts-1.7b-customvoice DIR --vocabulary TINY
+    python -m recipes.bench.make_checkpoint qwen3-tts-1.7b-customvoice DIR --vocabulary TINY
 
 TINY is a folder with vocab.json and merges.txt (the tests' tiny checkpoint has them). Unlike a
 `random:` model the end token is not banned: give the run a --max-seconds.

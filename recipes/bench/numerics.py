@@ -1,6 +1,6 @@
 """How far bfloat16 is from float32 on the same weights, with the fused kernels and without.
 
-    PYTHONPATH=. python3 recipes/bench/numerics.py [--model random:qwen3-tts-1.7b-customvoice]
+    python -m recipes.bench.numerics [--model random:qwen3-tts-1.7b-customvoice]
 
 Float32 in plain torch speaks greedily and each of its frames is recorded. The other runs are driven
 with its codes, so that every step of theirs has the same past, and their logits are compared step
@@ -16,10 +16,10 @@ import time
 from dataclasses import dataclass, replace
 
 import torch
-from plain_torch import kernels_on
 from torch import Tensor
 
 import ttsbatch
+from recipes.bench.plain_torch import kernels_on
 from ttsbatch.bench.parts import pages_for
 from ttsbatch.bench.workload import workload
 from ttsbatch.engine.budget import make_job

@@ -1,6 +1,6 @@
 """Draw results/throughput.svg: our end-to-end runs, and what others published or were measured at.
 
-    python recipes/bench/plot.py
+    python -m recipes.bench.plot
 
 Our bars are the reports in results/*.json: as `ttsbatch bench --part e2e --json` prints them, or a
 report with its command. Prints the figures; the chart follows light and dark mode by itself.

@@ -1,6 +1,6 @@
 """What one row that never ends by itself costs a run: AR decoding with and without it, in turns.
 
-    python recipes/bench/runaway.py [--rows 8192] [--slots 512]
+    python -m recipes.bench.runaway [--rows 8192] [--slots 512]
 
 Every row is expected as long as its text says and lasts what was drawn beforehand; the runaway is a
 short row, seated among the last, that goes on to the cap of its text. Prints the best of each in

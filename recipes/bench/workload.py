@@ -1,10 +1,10 @@
 """The corpus of the end-to-end figures: JSONL on stdout.
 
-    python recipes/bench/workload.py 2048 > bench.jsonl
-    python recipes/bench/workload.py 2048 --references 64 --folder refs > bench.jsonl
-    python recipes/bench/workload.py 2048 --no-voice > bench.jsonl
-    python recipes/bench/workload.py 2000 --repeat mixed_lengths.jsonl > mixed.jsonl
-    python recipes/bench/workload.py 2000 --repeat mixed_lengths.jsonl --uniform > uniform.jsonl
+    python -m recipes.bench.workload 2048 > bench.jsonl
+    python -m recipes.bench.workload 2048 --references 64 --folder refs > bench.jsonl
+    python -m recipes.bench.workload 2048 --no-voice > bench.jsonl
+    python -m recipes.bench.workload 2000 --repeat mixed_lengths.jsonl > mixed.jsonl
+    python -m recipes.bench.workload 2000 --repeat mixed_lengths.jsonl --uniform > uniform.jsonl
 
 Lengths are log-normal with a mean of 5 s, cut at 20 s; each row's `max_seconds` is its length, to
 which a `random:` model runs. With --references, rows clone one of so many clips of 6 s in context

@@ -1,7 +1,7 @@
 """`python -m ttsbatch.kernels.bench.causal_conv`: the convolutions of the published codec.
 
-`sweep` tries the tiles worth a try on each shape: of this codec with `recipes/bench/codec.py
---sweep`, of VoxCPM2's AudioVAE with `recipes/bench/audiovae.py --sweep`.
+`sweep` tries the tiles worth a try on each shape: of this codec with `python -m
+recipes.bench.codec --sweep`, of VoxCPM2's AudioVAE with `python -m recipes.bench.audiovae --sweep`.
 """
 
 from __future__ import annotations

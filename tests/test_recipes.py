@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import json
 import re
 import sys
 from pathlib import Path
 
 import pytest
 
-from recipes.bench import audiovae
+from recipes.bench import audiovae, plot
 
 ROOT = Path(__file__).parent.parent
 BENCH = ROOT / "recipes" / "bench"
@@ -44,3 +45,18 @@ def test_the_audiovae_bench_tells_closeness_on_a_cpu(
     launches = re.findall(r"GB/s  (\w+)", out)
     assert launches[-1] == "last_conv"
     assert launches.count("depthwise_conv") == 3 * (launches.count("causal_conv") - 1)
+
+
+def test_every_result_is_a_report_with_what_made_it_and_has_a_bar() -> None:
+    keys = {"corpus", "command", "commit", "versions", "device", "report"}
+    speeds = {}
+    for name, label in plot.LABELS.items():
+        values = json.loads((plot.RESULTS / f"{name}.json").read_text("utf8"))
+        assert values.keys() == keys
+        speeds[label] = values["report"]["audio_seconds_per_second"]
+    assert {bar.label: bar.value for bar in plot.our_bars()} == speeds
+
+
+def test_the_chart_shows_the_results_as_they_are() -> None:
+    chart = (plot.RESULTS / "throughput.svg").read_text("utf8")
+    assert chart == plot.draw(plot.all_bars())

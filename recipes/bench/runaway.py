@@ -4,8 +4,8 @@
 
 Every row is expected as long as its text says and lasts what was drawn beforehand; the runaway is a
 short row, seated among the last, that goes on to the cap of its text. Prints the best of each in
-seconds, frames and slot-frames. Decoding is about 60 % of a run of `synth`, and the difference should
-be below 1 % of that run.
+seconds, frames and slot-frames. Decoding is about 60 % of a run of `synth`, of which
+the difference should be below 1 %.
 """
 
 from __future__ import annotations

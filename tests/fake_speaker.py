@@ -20,7 +20,7 @@ class FakeSpeaker:
     """Speaks noise of the expected length; texts steer it.
 
     `mumble N` is silent (flagged) in its first N attempts, `refuse` fails, `break` ends the run,
-    `vanish` never comes back, as no speaker may do.
+    `vanish` never comes back and `leave` is the last that is asked for, as no speaker may do.
     """
 
     card: ModelCard
@@ -51,6 +51,8 @@ class FakeSpeaker:
                 continue
             yield self._speak(segment)
             self.on_spoken(segment)
+            if segment.text.startswith("leave"):
+                return
 
     def _speak(self, segment: Segment) -> Waveform | tuple[Segment, Failure]:
         words = segment.utterance.text.split()  # as given: `spoken_text` has no digits

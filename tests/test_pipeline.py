@@ -107,6 +107,19 @@ def test_a_row_that_never_comes_back_ends_the_run_as_failed(bench: Bench, write_
     assert bench.run(write_rows(*rows("one", "two", "two"))).values["utterances"]["made"] == 3
 
 
+def test_rows_that_are_not_reached_end_the_run_as_failed(bench: Bench, write_rows: Rows) -> None:
+    with pytest.raises(EngineError, match="2 rows of the corpus were not reached"):
+        bench.run(write_rows(*rows("one", "leave it", "two", "three")))
+    assert sorted(bench.made) == ["r0", "r1"]
+    assert bench.run(write_rows(*rows("one", "leave it", "two", "three"))).values["utterances"] == {
+        "in": 4,
+        "made": 4,
+        "rejected": 0,
+        "failed": 0,
+        "flagged": 0,
+    }
+
+
 def test_a_failed_row_is_kept_whole_in_the_failures(bench: Bench, write_rows: Rows) -> None:
     bench.run(write_rows({"id": "a", "text": "refuse this", "seed": 4, "book": {"page": 3}}))
     (failure,) = bench.lines("failures.jsonl")

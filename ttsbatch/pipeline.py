@@ -15,7 +15,7 @@ from ttsbatch.corpus.open import spooled_stdin
 from ttsbatch.corpus.references import References
 from ttsbatch.corpus.rows import check_defaults
 from ttsbatch.corpus.scan import scan
-from ttsbatch.errors import PlanError
+from ttsbatch.errors import EngineError, PlanError
 from ttsbatch.judging import Judges, num_judges
 from ttsbatch.loading import open_speaker
 from ttsbatch.models import check_engine_plan, open_card
@@ -122,6 +122,11 @@ def synthesize(
                     judges=judges,
                 )
                 production.run(corpus.todo())
+                if tally.done < tally.rows and not stop.requested:
+                    raise EngineError(
+                        f"{tally.rows - tally.done:,} rows of the corpus were not reached; "
+                        "the same command makes them"
+                    )
             ended = "interrupted" if stop.requested else "finished"
         except KeyboardInterrupt:
             ended = "interrupted"

@@ -188,6 +188,35 @@ def test_a_stopped_queue_hands_out_nothing_that_waits() -> None:
     assert queue.exhausted
 
 
+def test_a_queue_may_be_stopped_at_any_moment_of_handing_out() -> None:
+    queue = queue_of([job(segment("run", seed=i)) for i in range(3)], lookahead=3)
+    queue.fill()
+
+    class Meanwhile(SlotTable):
+        def fits(self, job: Job) -> bool:
+            queue.stop()  # as another thread or a signal's handler may
+            return super().fits(job)
+
+    assert queue.next_fitting(Meanwhile(4, 100)) is not None  # was being handed out
+    assert queue.next_fitting(SlotTable(4, 100)) is None
+    assert (queue.num_waiting, queue.waiting()) == (0, [])
+
+
+def test_a_queue_knows_the_error_of_its_source() -> None:
+    error = MemoryError("the corpus")
+
+    def items() -> Iterator[Job]:
+        yield job(segment("run"))
+        raise error
+
+    with Prefetch(items(), 4, "test") as incoming:
+        queue = JobQueue(incoming, 4)  # type: ignore[arg-type]
+        with pytest.raises(MemoryError):
+            queue.fill()
+        assert queue.source_error is error
+        assert queue.num_waiting == 1
+
+
 def test_a_queue_stopped_while_it_waits_hands_out_nothing() -> None:
     gate, waiting = threading.Event(), threading.Event()
 

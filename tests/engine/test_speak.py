@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,11 +14,11 @@ import numpy as np
 import pytest
 import torch
 
-from tests.engine.fake import SPEC, FakeLM, expected_codes, job, segment
+from tests.engine.fake import SPEC, FakeLM, FakeState, expected_codes, job, segment
 from ttsbatch.engine import decode, speak
 from ttsbatch.engine.speak import FEWEST_SLOTS, MOST_SLOTS, CodecLMSpeaker, choose_sizes
 from ttsbatch.errors import EngineError
-from ttsbatch.models.protocol import PAGE_SIZE, PreparedPrompt
+from ttsbatch.models.protocol import PAGE_SIZE, Draw, Frame, PreparedPrompt, SlotTensors
 from ttsbatch.types import Failure, Segment, Waveform
 
 CPU = torch.device("cpu")
@@ -212,6 +213,41 @@ def test_the_thread_ends_when_the_speech_is_given_up() -> None:
     assert not any(t.is_alive() for t in threads)
 
 
+def test_speech_that_is_given_up_does_not_wait_for_the_end_of_a_row() -> None:
+    class Slow(FakeLM):
+        def step(self, state: FakeState, rows: SlotTensors, draw: Draw, bound: int) -> Frame:
+            time.sleep(0.01)
+            return super().step(state, rows, draw, bound)
+
+    model = Slow()
+    speech = CodecLMSpeaker(model, 2).speak([segment("end 1"), segment("run", seed=2, cap=250)])
+    next(speech)
+    speech.close()  # type: ignore[attr-defined]
+    assert model.num_steps < 50
+
+
+def test_a_speaker_that_was_given_up_speaks_again() -> None:
+    speaker = CodecLMSpeaker(FakeLM(), 2)
+    speech = speaker.speak(texts(50))
+    next(speech)
+    speech.close()  # type: ignore[attr-defined]
+    done = [check(w) for w in speaker.speak(texts(50))]
+    assert sorted(done, key=int) == [str(i) for i in range(50)]
+
+
+@pytest.mark.parametrize("error", [MemoryError("malloc failed"), OSError("disk gone")])
+def test_an_error_of_the_source_is_not_taken_for_the_devices(error: Exception) -> None:
+    def source() -> Iterator[Segment]:
+        yield from texts(20)
+        raise error
+
+    speaker = CodecLMSpeaker(FakeLM(), 4)
+    with pytest.raises(type(error), match=str(error)):
+        list(speaker.speak(source()))
+    assert speaker.stats.notes == []
+    assert speaker.stats.num_slots == 4
+
+
 def test_stop_finishes_what_is_seated_and_begins_nothing_more() -> None:
     model = FakeLM()
     speaker = CodecLMSpeaker(model, 3)
@@ -238,6 +274,7 @@ def test_the_corpus_is_never_held_whole(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(speak, "MIN_LOOKAHEAD", 8)
     monkeypatch.setattr(speak, "LOOKAHEAD_PER_SLOT", 2)
     monkeypatch.setattr(speak, "WAVEFORMS_AHEAD", 8)
+    monkeypatch.setattr(speak, "PREPARED_AHEAD", 2)
     alive: weakref.WeakSet[object] = weakref.WeakSet()
 
     class Watched(FakeLM):
@@ -266,8 +303,8 @@ def test_the_corpus_is_never_held_whole(monkeypatch: pytest.MonkeyPatch) -> None
     finally:
         gc.enable()
     assert spoken == 300
-    # 8 prepared, 8 queued, 4 seated, 8 made; a few of each in hand or with late flags.
-    assert most < 8 + 8 + 4 + 8 + 12
+    # 2 prepared, 8 queued, 4 seated, 8 made; a few of each in hand or with late flags.
+    assert most < 2 + 8 + 4 + 8 + 12
 
 
 def test_codes_come_with_the_waveform_on_request() -> None:

@@ -114,7 +114,7 @@ class DecodeLoop:
         """
         self._clear()
         behind: _Round | None = None
-        while True:
+        while not jobs.abandoned:
             jobs.fill()
             while jobs.refusals:
                 yield jobs.refusals.pop(0)

@@ -94,6 +94,10 @@ class JobQueue:
         self._heap: list[tuple[int, int, Job]] = []
         self._taken = 0
         self._stopped = False
+        self.abandoned = False
+        """Nobody waits for what is in a slot either."""
+        self.source_error: BaseException | None = None
+        """What the source of the jobs has raised: no fault of the device's."""
         self.refusals: list[Refusal] = []
         for job in jobs:
             self._push(job)
@@ -101,17 +105,25 @@ class JobQueue:
     @property
     def num_waiting(self) -> int:
         """Jobs that could be handed out now."""
-        return len(self._heap)
+        return 0 if self._stopped else len(self._heap)
 
     @property
     def exhausted(self) -> bool:
         """No job waits and none will come."""
-        return not self._heap and (self._stopped or self._incoming is None or self._incoming.ended)
+        if self._stopped:
+            return True
+        return not self._heap and (self._incoming is None or self._incoming.ended)
 
     def stop(self) -> None:
-        """Hand out nothing more: what sits in a slot is finished, what waits is not begun."""
+        """Hand out nothing more: what sits in a slot is finished, what waits is not begun.
+
+        May be called on any thread, so the jobs that wait are not touched.
+        """
         self._stopped = True
-        self._heap.clear()
+
+    def abandon(self) -> None:
+        """End at once: what sits in a slot is not finished either. On any thread."""
+        self._stopped = self.abandoned = True
 
     def fill(self) -> None:
         """Take jobs in until the look-ahead is full or there are no more, waiting for each.
@@ -122,7 +134,11 @@ class JobQueue:
         if self._incoming is None:
             return
         while not self._stopped and max(len(self._heap), len(self.refusals)) < self._lookahead:
-            item = self._incoming.take()
+            try:
+                item = self._incoming.take()
+            except BaseException as e:
+                self.source_error = e
+                raise
             if item is None or self._stopped:
                 return
             if isinstance(item, Job):
@@ -137,12 +153,14 @@ class JobQueue:
 
     def next_fitting(self, slots: SlotTable) -> Job | None:
         """The longest job if it fits; a job that waits for pages lets no other past it."""
-        if self._heap and slots.fits(self._heap[0][2]):
+        if not self._stopped and self._heap and slots.fits(self._heap[0][2]):
             return heapq.heappop(self._heap)[2]
         return None
 
     def waiting(self) -> list[Job]:
-        """The jobs that have not been handed out, longest first."""
+        """The jobs that are still to be handed out, longest first."""
+        if self._stopped:
+            return []
         return [job for _, _, job in sorted(self._heap)]
 
 

@@ -31,6 +31,7 @@ FEWEST_SLOTS = 8
 TYPICAL_POSITIONS = 512  # of a row: what a slot needs KV for when slots are chosen
 LOOKAHEAD_PER_SLOT = 4  # jobs sorted by length before they are seated
 MIN_LOOKAHEAD = 256
+PREPARED_AHEAD = 256  # jobs that wait to join those, which take as many as rows have ended
 WAVEFORMS_AHEAD = 256  # finished rows that wait for the caller: 60 MB at 5 s and 24 kHz
 KV_SHARE_OF_FREE = 0.7  # of what the codec leaves: the rest is prefill and what others take
 CODEC_BYTES_PER_SAMPLE = 1600
@@ -143,7 +144,7 @@ class CodecLMSpeaker:
             share *= 2
             self._sizes = choose_sizes(model.spec, model.device, half, self._kv_bytes() // share)
         self._jobs: JobQueue | None = None
-        self._stopped = False
+        self._stopped = self._abandoned = False
 
     def _free_bytes(self) -> int:
         """What this process may still take of the device."""
@@ -196,19 +197,27 @@ class CodecLMSpeaker:
         The loop runs on a thread of its own, so that what the caller does with a waveform does
         not keep the device waiting.
         """
+        self._abandoned = False
         with Prefetch(self._produce(segments), WAVEFORMS_AHEAD, "ttsbatch-decode") as made:
-            while (item := made.take()) is not None:
-                yield item
+            try:
+                while (item := made.take()) is not None:
+                    yield item
+            finally:  # nothing is left to be made, or nobody takes it
+                self._abandoned = True
+                if self._jobs is not None:
+                    self._jobs.abandon()
 
     def _produce(self, segments: Iterable[Segment]) -> Iterator[Waveform | Refusal]:
         if self._cuda:
             torch.cuda.set_device(self._model.device)
         depth = max(MIN_LOOKAHEAD, LOOKAHEAD_PER_SLOT * self._sizes.num_slots)
         source = prepared(segments, self._prepare)
-        with Prefetch(source, depth, "ttsbatch-prepare") as incoming:
+        with Prefetch(source, min(depth, PREPARED_AHEAD), "ttsbatch-prepare") as incoming:
             self._jobs = jobs = WatchedQueue(incoming, depth)
             if self._stopped:
                 jobs.stop()
+            if self._abandoned:
+                jobs.abandon()
             while (yield from self._until_short_of_memory(jobs)):
                 pass
         if self._cuda:
@@ -222,7 +231,7 @@ class CodecLMSpeaker:
             yield from jobs.decoded_by(self._decode)
             return False
         except Exception as e:
-            if not is_out_of_memory(e):
+            if e is jobs.source_error or not is_out_of_memory(e):
                 raise
             apart = jobs.take_back()
             if not apart and self._sizes.num_slots == 1:
@@ -252,7 +261,8 @@ class CodecLMSpeaker:
             else:
                 self._vocoder.add(item)
                 yield from self._vocoder.ready(jobs.exhausted)
-        yield from self._vocoder.drain()
+        if not jobs.abandoned:
+            yield from self._vocoder.drain()
 
     def _halve(self) -> None:
         """Go on with half the slots and half the KV, but room for the longest row.

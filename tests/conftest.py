@@ -31,6 +31,15 @@ _paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, _paths))
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked `gpu` are skipped where there's none, with or without `-m "not gpu"`."""
+    if torch.cuda.is_available():
+        return
+    for item in items:
+        if item.get_closest_marker("gpu") is not None:
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
+
+
 @pytest.fixture
 def write_rows(tmp_path: Path) -> Callable[..., Path]:
     """Writes rows (mappings, or raw lines) to a JSONL file and returns its path."""

@@ -292,7 +292,6 @@ def test_a_wrong_kernel_shows(old, new, mutant, device, error):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("shape", sorted(TILES), ids=str)
 def test_tiles_of_the_published_codec_equal_the_reference(shape, device, error):
     width, columns, taps = shape
@@ -307,7 +306,6 @@ def test_tiles_of_the_published_codec_equal_the_reference(shape, device, error):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_tile_that_triton_gets_wrong_is_refused(device):
     options = dict(width=96, channels=96, pointwise=True, raw=None)
     inputs, options = case(device, torch.bfloat16, **options)
@@ -316,7 +314,6 @@ def test_a_tile_that_triton_gets_wrong_is_refused(device):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("bulk", [True, False])
 def test_offsets_past_two_billion_elements_are_right(bulk, device, error):
     tile = Tile(128, 64, 32, depth=32, num_warps=4, bulk=bulk)

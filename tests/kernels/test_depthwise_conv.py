@@ -197,7 +197,6 @@ def test_a_wrong_kernel_shows(old, new, mutant, device, error):
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("channels", [1024, 512, 256, 128, 64, 32])
 @pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
 def test_widths_of_the_published_vae_equal_the_reference(channels, kind, device, error):
@@ -210,7 +209,6 @@ def test_widths_of_the_published_vae_equal_the_reference(channels, kind, device,
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("pointwise", [False, True])
 def test_offsets_past_two_billion_elements_are_right(pointwise, device, error):
     options = dict(batch=1, length=1000, channels=64, dilation=9, pointwise=pointwise)

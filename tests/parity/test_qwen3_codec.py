@@ -263,7 +263,6 @@ def test_encoder_sizes_that_are_absent_are_those_of_mimi():
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @torch.inference_mode()
 def test_captured_decode_equals_eager_decode(dtype, config, weights, golden):

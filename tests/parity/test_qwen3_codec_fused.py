@@ -16,7 +16,6 @@ from ttsbatch.models.qwen3_tts.official import random_config
 
 # Widths 24, 12 and 6: units in one launch; 3 and 2 rows per row.
 SMALL = replace(FAST, upsample_rates=(3, 2), decoder_dim=24)
-on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
 def weights_of(config, device="cpu"):
@@ -105,7 +104,6 @@ def test_half_precision_on_a_gpu_is_fused_and_all_else_is_plain():
 
 
 @pytest.mark.gpu
-@on_gpu
 def test_a_plain_vocoder_on_a_gpu_counts_as_a_fallback():
     weights, codes = weights_of(SMALL), codes_of(SMALL, 1, 2).cuda()
     before = launch.fallbacks.copy()
@@ -116,7 +114,6 @@ def test_a_plain_vocoder_on_a_gpu_counts_as_a_fallback():
 
 
 @pytest.mark.gpu
-@on_gpu
 @torch.inference_mode()
 @pytest.mark.parametrize("size", ["small", "published"])
 def test_fused_bfloat16_decode_in_a_graph_is_close_to_float32(size):

@@ -54,7 +54,6 @@ def test_codes_of_a_single_clip_equal_the_published_ones(clip, encoder, golden, 
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("clip", CLIPS)
 def test_codes_on_a_gpu_differ_in_one_frame_at_most(clip, raw, golden, waves):
     config = parse_codec_config(raw, "config.json")

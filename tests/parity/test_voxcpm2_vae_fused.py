@@ -20,7 +20,6 @@ from ttsbatch.models.voxcpm2.vae import CONTEXT_LATENTS, AudioVAE, vae_dtype
 from ttsbatch.models.voxcpm2.weights import read_vae
 from ttsbatch.models.weights import random_weights
 
-on_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 in_interpreter = pytest.mark.skipif(torch.cuda.is_available(), reason="needs Triton's interpreter")
 
 
@@ -216,7 +215,6 @@ def test_half_precision_on_a_gpu_is_float16_and_fused_and_all_else_plain_float32
 
 
 @pytest.mark.gpu
-@on_gpu
 def test_the_official_vae_on_a_gpu_is_close_to_float32_and_counts_no_fallback() -> None:
     device = torch.device("cuda")
     plain, fused = random_vaes(
@@ -232,7 +230,6 @@ def test_the_official_vae_on_a_gpu_is_close_to_float32_and_counts_no_fallback() 
 
 
 @pytest.mark.gpu
-@on_gpu
 def test_a_captured_decode_equals_an_eager_one() -> None:
     device = torch.device("cuda")
     (model,) = random_vaes(narrow(512), device, (torch.float16, True))

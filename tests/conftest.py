@@ -17,6 +17,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch
 
+# Their helpers' asserts say what they compared, as those of tests do.
+pytest.register_assert_rewrite("tests.kernels", "tests.parity")
+
 # The same examples in every run; HYPOTHESIS_PROFILE=search looks for new ones.
 hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None)
 hypothesis.settings.register_profile("search", max_examples=2_000, deadline=None)

@@ -15,8 +15,8 @@ import torch
 
 from recipes.bench.flow_launches import tally
 from recipes.bench.flow_plain import Compiled, in_plain_torch
-from tests.parity.test_voxcpm2_generation import job, model, run, segment
 from tests.parity.voxcpm2 import ATOL, FIXTURE
+from tests.parity.voxcpm2_rows import job, model, run, segment
 from ttsbatch.models import open_card
 
 Bench = Callable[..., dict[str, dict[str, Any]]]

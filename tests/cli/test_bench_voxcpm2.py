@@ -11,8 +11,8 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from tests.parity.test_voxcpm2_generation import model
 from tests.parity.voxcpm2 import CPU, FIXTURE
+from tests.parity.voxcpm2_rows import model
 from ttsbatch.bench import profiles
 from ttsbatch.bench import workload as workloads
 from ttsbatch.bench.parts import bench_codec, bench_codecs, bench_step

@@ -1,4 +1,4 @@
-"""The tiny Qwen3-TTS checkpoints, their golden cases, and prompts made from a case's inputs."""
+"""The tiny Qwen3-TTS checkpoints and their golden cases, as prompts and as rows of the loop."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from tests.parity.loops import by_id, run_loop
+from ttsbatch.engine.budget import make_job
+from ttsbatch.engine.decode import FinishedFrames
 from ttsbatch.models.protocol import PreparedPrompt
 from ttsbatch.models.qwen3_tts.card import open_card
 from ttsbatch.models.qwen3_tts.model import Qwen3TTS, load
@@ -20,6 +23,7 @@ from ttsbatch.types import Sampling, Segment, Utterance
 FIXTURE = Path(__file__).parent.parent / "data" / "qwen3_tts_tiny"
 INDEX = json.loads((FIXTURE / "index.json").read_text("utf8"))["cases"]
 GENERATIONS = [name for name, case in INDEX.items() if "generate_kwargs" in case]
+CHECKPOINTS = ("custom-voice", "voice-design", "base")
 
 
 @cache
@@ -93,6 +97,23 @@ def all_rows(checkpoint: str, device: str = "cpu", temperature: float | None = 0
     """Every row of every case of a checkpoint."""
     names = [n for n in GENERATIONS if INDEX[n]["checkpoint"] == checkpoint]
     return [r for n in names for r in rows(n, device, temperature)]
+
+
+def generate(
+    prompts: list[Row], num_slots: int, device: str = "cpu", use_graphs: bool = True
+) -> dict[str, FinishedFrames]:
+    """Decode rows of one checkpoint in the order given; results by row id."""
+    m = model(prompts[0].checkpoint, device)
+    jobs = [make_job(r.prompt, m.spec) for r in prompts]
+    return by_id(run_loop(m, jobs, num_slots, use_graphs, max_positions=256))
+
+
+def check(row: Row, finished: FinishedFrames) -> None:
+    """Codes, frame count and the way it ended are the golden ones."""
+    golden = row.golden("codes")
+    np.testing.assert_array_equal(finished.frames.cpu().numpy(), golden)
+    ended = INDEX[row.case]["row"][row.index]["ended_with_eos"]
+    assert finished.finish_reason == ("stop" if ended else "length")
 
 
 def _language(name: str) -> str | None:

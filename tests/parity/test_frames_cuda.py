@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from tests.families import CODEC_LMS, ONE_OF_EACH, Family
-from tests.parity.test_row_independence import alone, jobs, speak
-from ttsbatch.engine import decode
+from tests.parity.rows import alone, jobs, speak
 from ttsbatch.kernels.launch import fallbacks
 
 pytestmark = pytest.mark.gpu
@@ -27,13 +26,13 @@ def check(family: Family, found: Tensor, expected: Tensor) -> None:
     torch.testing.assert_close(found.cpu(), expected.cpu(), atol=atol, rtol=0)
 
 
+@pytest.mark.usefixtures("small_frames")
 @pytest.mark.parametrize("use_graphs", [True, False], ids=["graphs", "eager"])
 @pytest.mark.parametrize("num_slots", [3, 16])
 @pytest.mark.parametrize("family", CODEC_LMS, ids=lambda f: f.name)
 def test_a_row_is_the_same_with_and_without_graphs_in_any_batch_and_order(
-    family: Family, num_slots: int, use_graphs: bool, monkeypatch: pytest.MonkeyPatch
+    family: Family, num_slots: int, use_graphs: bool
 ) -> None:
-    monkeypatch.setattr(decode, "FEWEST_SLOTS_CAPTURED", 2)  # rows move as others end
     names = [r["id"] for r in family.rows]
     random.Random(num_slots).shuffle(names)
     rows = jobs(family, *names, device="cuda")

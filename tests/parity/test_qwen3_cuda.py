@@ -8,17 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.parity.qwen3 import INDEX, all_rows
-from tests.parity.test_qwen3_generation import CHECKPOINTS, generate
-from ttsbatch.engine import decode
+from tests.parity.qwen3 import CHECKPOINTS, INDEX, all_rows, generate
 
-pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(autouse=True)
-def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Frames of every size down to two slots, so that rows move as others end."""
-    monkeypatch.setattr(decode, "FEWEST_SLOTS_CAPTURED", 2)
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("small_frames")]
 
 
 @pytest.mark.parametrize("use_graphs", [True, False])

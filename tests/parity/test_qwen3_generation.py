@@ -9,32 +9,24 @@ import numpy as np
 import pytest
 import torch
 
-from tests.parity.qwen3 import GENERATIONS, INDEX, Row, all_rows, goldens, model, rows
-from tests.parity.streams import hold_current_stream, wait_for_all
-from ttsbatch.engine.budget import make_job
-from ttsbatch.engine.decode import DecodeLoop, FinishedFrames
-from ttsbatch.engine.queue import JobQueue, Prefetch
+from tests.parity.qwen3 import (
+    CHECKPOINTS,
+    GENERATIONS,
+    INDEX,
+    Row,
+    all_rows,
+    check,
+    generate,
+    goldens,
+    model,
+    rows,
+)
+from ttsbatch.engine.decode import FinishedFrames
 from ttsbatch.engine.vocode import Vocoder
 from ttsbatch.models.layers import PagedKV
 from ttsbatch.types import EngineStats, Waveform
 
-CHECKPOINTS = ("custom-voice", "voice-design", "base")
 ATOL = 1e-4  # the fixture's own bound for another kernel or thread count
-
-
-def generate(
-    prompts: list[Row], num_slots: int, device: str = "cpu", use_graphs: bool = True
-) -> dict[str, FinishedFrames]:
-    """Decode rows of one checkpoint in the order given; results by row id."""
-    m = model(prompts[0].checkpoint, device)
-    hold_current_stream(device)
-    loop = DecodeLoop(m, num_slots, num_slots * 16 + 1, 256, EngineStats(), use_graphs)
-    jobs = [make_job(r.prompt, m.spec) for r in prompts]
-    with Prefetch(jobs, 64, "jobs") as incoming:
-        done = list(loop.run(JobQueue(incoming, lookahead=1)))  # 1: keep the given order
-    wait_for_all(device)
-    assert all(isinstance(f, FinishedFrames) for f in done)
-    return {f.job.prompt.segment.utterance.id: f for f in done if isinstance(f, FinishedFrames)}
 
 
 @cache
@@ -42,14 +34,6 @@ def alone(case: str, index: int) -> FinishedFrames:
     """A row decoded by itself."""
     row = rows(case)[index]
     return generate([row], num_slots=1)[f"{case}/{index}"]
-
-
-def check(row: Row, finished: FinishedFrames) -> None:
-    """Codes, frame count and the way it ended are the golden ones."""
-    golden = row.golden("codes")
-    np.testing.assert_array_equal(finished.frames.cpu().numpy(), golden)
-    ended = INDEX[row.case]["row"][row.index]["ended_with_eos"]
-    assert finished.finish_reason == ("stop" if ended else "length")
 
 
 @pytest.mark.parametrize("case", GENERATIONS)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.parity.qwen3 import FIXTURE, model, rows
-from tests.parity.test_qwen3_generation import check, generate
+from tests.parity.qwen3 import FIXTURE, check, generate, model, rows
 from ttsbatch.kernels import (
     advance_rows,
     causal_conv,

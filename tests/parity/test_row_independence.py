@@ -7,74 +7,21 @@ from __future__ import annotations
 
 import itertools
 import random
-from functools import cache
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
 from tests.families import CODEC_LMS, ONE_OF_EACH, QWEN3_CUSTOM_VOICE, Family
-from tests.parity.streams import hold_current_stream, wait_for_all
+from tests.parity.rows import alone, job, jobs, speak
 from ttsbatch.engine import decode
-from ttsbatch.engine.budget import make_job
-from ttsbatch.engine.decode import DecodeLoop, FinishedFrames
-from ttsbatch.engine.queue import JobQueue, Prefetch
-from ttsbatch.engine.slots import Job
-from ttsbatch.models.protocol import PreparedPrompt
-from ttsbatch.types import EngineStats, Sampling, Segment
+from ttsbatch.engine.decode import FinishedFrames
+from ttsbatch.types import Sampling
 
+pytestmark = pytest.mark.usefixtures("small_frames")
 each_checkpoint = pytest.mark.parametrize("family", CODEC_LMS, ids=lambda f: f.name)
 each_family = pytest.mark.parametrize("family", ONE_OF_EACH, ids=lambda f: f.name)
 NEW = 0.1  # by which the first frames of two draws differ at least: another code, or latents
-
-
-@pytest.fixture(autouse=True)
-def _small_frames(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Frames of every size down to one slot: rows change slots as others end."""
-    monkeypatch.setattr(decode, "FEWEST_SLOTS_CAPTURED", 1)
-
-
-def job(
-    family: Family, name: str, attempt: int = 0, index: int = 0, device: str = "cpu", **fields: Any
-) -> Job:
-    utterance, model = family.utterance(name, **fields), family.load(device)
-    prompt = model.prepare(Segment(utterance, index, utterance.spoken_text, attempt))
-    assert isinstance(prompt, PreparedPrompt)
-    return make_job(prompt, model.spec)
-
-
-def jobs(family: Family, *names: str, device: str = "cpu") -> list[Job]:
-    return [job(family, name, device=device) for name in names]
-
-
-def speak(
-    family: Family, jobs: list[Job], num_slots: int, device: str = "cpu", use_graphs: bool = True
-) -> list[FinishedFrames]:
-    """Frames of the jobs, seated in the order given."""
-    hold_current_stream(device)
-    loop = DecodeLoop(
-        family.load(device),
-        num_slots,
-        num_pages=num_slots * 8 + 1,
-        max_positions=128,
-        stats=EngineStats(),
-        use_graphs=use_graphs,
-    )
-    with Prefetch(jobs, 64, "jobs") as incoming:
-        done = list(loop.run(JobQueue(incoming, lookahead=1)))  # type: ignore[arg-type]
-    out = [f for f in done if isinstance(f, FinishedFrames)]
-    assert len(out) == len(jobs)
-    wait_for_all(device)
-    return out
-
-
-@cache
-def alone(model: str, name: str, device: str = "cpu") -> Tensor:
-    """The row's frames in a loop of one slot that has never held another, without graphs."""
-    family = next(f for f in CODEC_LMS if f.name == model)
-    (finished,) = speak(family, [job(family, name, device=device)], 1, device, use_graphs=False)
-    return finished.frames
 
 
 def check(family: Family, done: list[FinishedFrames]) -> None:

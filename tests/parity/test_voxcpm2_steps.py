@@ -12,8 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.parity.test_voxcpm2_generation import model, run, segment
 from tests.parity.voxcpm2 import ATOL, CPU, FIXTURE, network
+from tests.parity.voxcpm2_rows import model, run, segment
 from ttsbatch.engine.budget import make_job
 from ttsbatch.engine.slots import Job
 from ttsbatch.models.protocol import PreparedPrompt

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.parity.test_voxcpm2_generation import golden_model, golden_prompt, run
 from tests.parity.voxcpm2 import ATOL, config, golden
+from tests.parity.voxcpm2_rows import golden_model, golden_prompt, run
 from ttsbatch.engine.budget import make_job
 from ttsbatch.kernels import (
     advance_rows,

@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+from functools import partial
 from itertools import pairwise
 
 import pytest
 import torch
 from torch.nn import functional as F
 
+from tests.kernels import conv_cases
+from tests.kernels.conv_cases import both, with_tensors
 from ttsbatch.kernels import causal_conv as module
 from ttsbatch.kernels.bench import causal_conv as bench
-from ttsbatch.kernels.causal_conv import Pointwise
 from ttsbatch.kernels.causal_conv_tiles import TILES, Tile, takes_pointwise, tile_for
 from ttsbatch.kernels.reference import causal_conv as reference
 
@@ -39,49 +41,16 @@ VAE_ENCODER = [  # but for its first one, from a single channel
 ]
 
 
-def snake(channels, device):
-    return torch.randn(channels, device=device).exp(), torch.rand(channels, device=device) + 0.5
-
-
 def case(device, dtype, batch=2, length=40, width=12, channels=12, rate=1, taps=7, **options):
-    """Inputs, and options whose tensors are made here: residual, raw, pointwise."""
+    """Inputs, and options as `with_tensors` takes them."""
     x = torch.randn(batch, length, width, device=device).to(dtype)
     weight = torch.randn(taps, width, rate * channels, device=device) / (taps * width) ** 0.5
     bias = torch.randn(channels, device=device)
-    out = torch.randn(batch, length * rate, channels, device=device)
-    if "residual" in options:
-        options["residual"] = out.to(options["residual"] or dtype)
-    if "raw" in options:
-        options["raw"] = torch.empty(out.shape, device=device, dtype=options["raw"] or dtype)
-    if options.pop("pointwise", False):
-        point = torch.randn(channels, channels, device=device) / channels**0.5
-        options["pointwise"] = Pointwise(
-            snake(channels, device), point.to(dtype), torch.randn(channels, device=device)
-        )
-    if options.pop("affine", False):
-        options["affine"] = snake(channels, device)
-    if options.pop("snake", True):
-        options["snake"] = snake(channels, device)
-    return (x, weight.to(dtype), bias), options
+    shape = batch, length * rate, channels
+    return (x, weight.to(dtype), bias), with_tensors(options, shape, dtype, device)
 
 
-def both(operation, inputs, options):
-    """(activated, raw) of an operation, with a raw tensor of its own; NaN where it stays unset."""
-    options = dict(options)
-    raw = options.get("raw")
-    if raw is not None:
-        options["raw"] = torch.full_like(raw, torch.nan)
-    return operation(*inputs, **options), options.get("raw")
-
-
-def check(inputs, options, tile, error, bound):
-    found = both(module.causal_conv, inputs, options | {"tile": tile})
-    expected = both(reference.causal_conv, inputs, options)
-    for ours, right in zip(found, expected, strict=True):
-        assert (ours is None) == (right is None)
-        if right is not None:
-            assert ours.is_contiguous()
-            assert error(ours, right) <= bound
+check = partial(conv_cases.check, module.causal_conv, reference.causal_conv)
 
 
 SHAPES = [
@@ -99,7 +68,7 @@ SHAPES = [
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_causal_conv_equals_its_reference(shape, dtype, device, error, tolerance):
-    check(*case(device, dtype, **shape), None, error, 2 * tolerance(dtype))
+    check(*case(device, dtype, **shape), error, 2 * tolerance(dtype))
 
 
 @pytest.mark.parametrize(
@@ -116,13 +85,13 @@ def test_causal_conv_equals_its_reference(shape, dtype, device, error, tolerance
 def test_split_tiles_equal_the_reference(shape, tile, dtype, device, error, tolerance):
     if "pointwise" in shape and device.type == "cuda":
         pytest.skip("such a tile is refused on a GPU, as another test shows")
-    check(*case(device, dtype, **shape), tile, error, 2 * tolerance(dtype))
+    check(*case(device, dtype, **shape), error, 2 * tolerance(dtype), tile=tile)
 
 
 def test_tiles_that_cross_taps_equal_the_reference(dtype, device, error, tolerance):
     tile = Tile(rows=32, columns=64, more_columns=32, depth=64, num_warps=4)
     options = dict(width=96, channels=96, dilation=3)
-    check(*case(device, dtype, **options), tile, error, 2 * tolerance(dtype))
+    check(*case(device, dtype, **options), error, 2 * tolerance(dtype), tile=tile)
 
 
 def test_reference_is_torch_convolution(device):
@@ -299,10 +268,10 @@ def test_tiles_of_the_published_codec_equal_the_reference(shape, device, error):
     channels = columns // rate
     options = dict(width=width, channels=channels, rate=rate, taps=taps, length=333, raw=None)
     options |= {7: dict(dilation=9), 1: dict(residual=None)}.get(taps, {})
-    check(*case(device, torch.bfloat16, **options), None, error, 2e-2)
+    check(*case(device, torch.bfloat16, **options), error, 2e-2)
     if taps == 7 and width == channels and takes_pointwise(tile_for(*shape), channels):
         options |= dict(pointwise=True, residual=None)
-        check(*case(device, torch.bfloat16, **options), None, error, 2e-2)
+        check(*case(device, torch.bfloat16, **options), error, 2e-2)
 
 
 @pytest.mark.gpu

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests.kernels.test_depthwise_conv import both, case
+from tests.kernels.conv_cases import both, depthwise_case
 from ttsbatch.kernels import conv_finish as module
 from ttsbatch.kernels import depthwise_conv as user
 from ttsbatch.kernels.reference import depthwise_conv as reference
@@ -26,7 +26,7 @@ def test_a_wrong_part_shows(old, new, mutant, device, error, monkeypatch):
     wrong = mutant(module, old, new)
     for name in ("activate", "finish", "square"):
         monkeypatch.setattr(user, name, getattr(wrong, name))
-    inputs, options = case(
+    inputs, options = depthwise_case(
         device, torch.float32, channels=12, pointwise=True, affine=True, residual=None, raw=None
     )
     expected = both(reference.depthwise_conv, inputs, options)

@@ -1,56 +1,19 @@
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 from torch.nn import functional as F
 
+from tests.kernels import conv_cases
+from tests.kernels.conv_cases import both
+from tests.kernels.conv_cases import depthwise_case as case
 from ttsbatch.kernels import depthwise_conv as module
 from ttsbatch.kernels.causal_conv import causal_conv
-from ttsbatch.kernels.conv_finish import Pointwise
 from ttsbatch.kernels.reference import depthwise_conv as reference
 
-
-def table(channels, device):
-    return torch.randn(channels, device=device).exp(), torch.rand(channels, device=device) + 0.5
-
-
-def case(device, dtype, batch=2, length=40, channels=12, taps=7, **options):
-    """Inputs, and options whose tensors are made here."""
-    x = torch.randn(batch, length, channels, device=device).to(dtype)
-    weight = torch.randn(taps, channels, device=device) / taps**0.5
-    bias = torch.randn(channels, device=device)
-    if "residual" in options:
-        residual = torch.randn(batch, length, channels, device=device)
-        options["residual"] = residual.to(options["residual"] or dtype)
-    if "raw" in options:
-        options["raw"] = torch.empty(x.shape, device=device, dtype=options["raw"] or dtype)
-    if options.pop("pointwise", False):
-        point = torch.randn(channels, channels, device=device) / channels**0.5
-        options["pointwise"] = Pointwise(table(channels, device), point.to(dtype), bias + 1)
-    if options.pop("affine", False):
-        options["affine"] = table(channels, device)
-    if options.pop("snake", True):
-        options["snake"] = table(channels, device)
-    return (x, weight, bias), options
-
-
-def both(operation, inputs, options):
-    """(activated, raw) of an operation, with a raw tensor of its own; NaN where it stays unset."""
-    options = dict(options)
-    raw = options.get("raw")
-    if raw is not None:
-        options["raw"] = torch.full_like(raw, torch.nan)
-    return operation(*inputs, **options), options.get("raw")
-
-
-def check(inputs, options, error, bound):
-    found = both(module.depthwise_conv, inputs, options)
-    expected = both(reference.depthwise_conv, inputs, options)
-    for ours, right in zip(found, expected, strict=True):
-        assert (ours is None) == (right is None)
-        if right is not None:
-            assert ours.is_contiguous()
-            assert error(ours, right) <= bound
+check = partial(conv_cases.check, module.depthwise_conv, reference.depthwise_conv)
 
 
 @pytest.mark.parametrize(

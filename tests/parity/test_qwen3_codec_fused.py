@@ -94,13 +94,16 @@ def test_residual_stream_in_float32_is_closer_than_in_bfloat16():
     assert noise(torch.float32) < noise(torch.bfloat16) < 1e-3  # -30 dB
 
 
-def test_half_precision_on_a_gpu_is_fused_and_all_else_is_plain():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_vocoder_on_a_cpu_is_plain(dtype):
+    assert CodecDecoder(SMALL, weights_of(SMALL), "cpu", dtype).fused is None
+
+
+@pytest.mark.gpu
+def test_half_precision_on_a_gpu_is_fused_and_float32_is_plain():
     weights = weights_of(SMALL)
-    assert CodecDecoder(SMALL, weights, "cpu").fused is None
-    assert CodecDecoder(SMALL, weights, "cpu", torch.bfloat16).fused is None
-    if torch.cuda.is_available():
-        assert CodecDecoder(SMALL, weights, "cuda").fused is None
-        assert CodecDecoder(SMALL, weights, "cuda", torch.bfloat16).fused is not None
+    assert CodecDecoder(SMALL, weights, "cuda").fused is None
+    assert CodecDecoder(SMALL, weights, "cuda", torch.bfloat16).fused is not None
 
 
 @pytest.mark.gpu

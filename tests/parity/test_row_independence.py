@@ -137,8 +137,3 @@ def test_neighbours_with_other_settings_do_not_change_a_row(family: Family) -> N
     usual = [f for f in done if f.job.prompt.segment.utterance.sampling == Sampling()]
     assert len(usual) == 2
     check(family, usual)
-
-
-def test_threads_of_torch_are_one() -> None:
-    """Float sums repeat only with a fixed number of threads."""
-    assert torch.get_num_threads() == 1

@@ -25,6 +25,7 @@ from ttsbatch.models.decoder import PagedDecoder
 from ttsbatch.models.voxcpm2.blocks import LocalStack, long_rope, silu_between
 from ttsbatch.models.voxcpm2.config import parse_config
 from ttsbatch.models.voxcpm2.flow import FEWEST_STEPS, num_still, sinusoid, time_points, walk
+from ttsbatch.models.voxcpm2.network import Network
 
 
 @pytest.fixture(autouse=True)
@@ -78,11 +79,19 @@ def test_packed_prompts_do_not_hear_each_other() -> None:
     close(hidden[5 : 5 + len(x)][None], "lm.prefill.hidden")
 
 
-def test_fsq_equals_the_goldens_and_rounds_halves_to_even() -> None:
+def test_fsq_equals_the_goldens() -> None:
     n, hidden = network(), golden("fsq.in")
     close(n.grid(hidden), "fsq.codes", atol=0)
     close(n.quantize(hidden), "fsq.out")
-    assert torch.round(torch.tensor([0.5, 1.5, 2.5])).tolist() == [0.0, 2.0, 2.0]
+
+
+@pytest.mark.parametrize(("half", "even"), [(0.5, 0), (1.5, 2), (2.5, 2), (3.5, 4)])
+def test_halves_of_fsq_round_to_even(half: float, even: int) -> None:
+    """Where tanh is 1 or -1 to the last bit, codes are the scale: a half, here."""
+    n = Network(replace(config(), fsq_scale=half), network().weights)  # type: ignore[arg-type]
+    codes = n.grid(1e6 * golden("fsq.in"))
+    assert (codes.abs() == even).all()
+    assert even == 0 or codes.unique().tolist() == [-even, even]
 
 
 def test_the_patch_encoder_equals_the_goldens() -> None:

@@ -199,19 +199,26 @@ def test_values_past_float16_show_as_samples_that_are_no_numbers() -> None:
     assert not samples[1, begin:].isfinite().all()
 
 
-def test_half_precision_on_a_gpu_is_float16_and_fused_and_all_else_plain_float32() -> None:
+def test_half_precision_is_float16_on_a_gpu_and_all_else_float32() -> None:
     cuda = torch.device("cuda")
     assert vae_dtype(cuda, torch.bfloat16) == torch.float16
     assert vae_dtype(cuda, torch.float32) == torch.float32
     assert vae_dtype(CPU, torch.bfloat16) == torch.float32
-    assert vae().fused is None
-    if torch.cuda.is_available():
-        plain, fused = (
-            AudioVAE(config().vae, read_vae(FIXTURE, config().vae), cuda, dtype)
-            for dtype in (torch.float32, torch.float16)
-        )
-        assert plain.fused is None
-        assert fused.fused is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_a_vae_on_a_cpu_is_plain(dtype: torch.dtype) -> None:
+    assert AudioVAE(config().vae, read_vae(FIXTURE, config().vae), CPU, dtype).fused is None
+
+
+@pytest.mark.gpu
+def test_float16_on_a_gpu_is_fused_and_float32_is_plain() -> None:
+    plain, fused = (
+        AudioVAE(config().vae, read_vae(FIXTURE, config().vae), torch.device("cuda"), dtype)
+        for dtype in (torch.float32, torch.float16)
+    )
+    assert plain.fused is None
+    assert fused.fused is not None
 
 
 @pytest.mark.gpu

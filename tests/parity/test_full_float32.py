@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.parity.test_qwen3_codec import FOLDER as CODEC
+from tests.parity.qwen3_codec import FOLDER as CODEC
 from tests.parity.voxcpm2 import FIXTURE, config
 from ttsbatch.models.layers import full_float32
 from ttsbatch.models.qwen3_tts.codec import CodecDecoder

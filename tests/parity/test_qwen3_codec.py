@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
 from tests.engine.fake import SPEC, FakeLM, job, segment
+from tests.parity.qwen3_codec import FAST, FOLDER, load
 from ttsbatch.engine.decode import FinishedFrames
 from ttsbatch.engine.vocode import Vocoder
 from ttsbatch.errors import ModelError
 from ttsbatch.models.qwen3_tts.codec import CodecDecoder
-from ttsbatch.models.qwen3_tts.codec_config import DecoderConfig, parse_codec_config
+from ttsbatch.models.qwen3_tts.codec_config import parse_codec_config
 from ttsbatch.models.qwen3_tts.codec_specs import decoder_specs, encoder_specs, unused_codec_specs
 from ttsbatch.models.qwen3_tts.codec_weights import load_codec_weights, random_decoder_weights
 from ttsbatch.models.qwen3_tts.model import CODEC_CONTEXT_FRAMES, CODEC_WINDOW_FRAMES
@@ -23,30 +22,9 @@ from ttsbatch.models.qwen3_tts.official import random_config
 from ttsbatch.models.tensor_specs import num_parameters
 from ttsbatch.types import EngineStats
 
-TINY = Path(__file__).parents[1] / "data" / "qwen3_tts_tiny"
-FOLDER = TINY / "base" / "speech_tokenizer"
 RATE = 1920
 TOLERANCE = 1e-4  # float sums of another order and thread count
 
-# 25 frames a second, 8 codebooks of 300, fewer key/value heads, other stages.
-FAST = DecoderConfig(
-    codebook_size=300,
-    num_quantizers=8,
-    codebook_dim=24,
-    latent_dim=20,
-    hidden_size=16,
-    intermediate_size=40,
-    num_layers=1,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=8,
-    sliding_window=3,
-    rope_theta=10000.0,
-    rms_norm_eps=1e-5,
-    upsampling_ratios=(2,),
-    upsample_rates=(8, 6, 10),
-    decoder_dim=32,
-)
 FAST_REACH = 16  # frames back: 2 of attention, the rest convolutions
 
 
@@ -67,8 +45,7 @@ def decoder(config, weights):
 
 @pytest.fixture(scope="module")
 def golden():
-    arrays = np.load(TINY / "goldens" / "codec.npz")
-    return {k: torch.from_numpy(arrays[k]) for k in arrays}
+    return load("codec.npz")
 
 
 @pytest.fixture(scope="module")

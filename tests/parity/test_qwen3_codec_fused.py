@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.parity.test_qwen3_codec import FAST
+from tests.parity.qwen3_codec import FAST
 from ttsbatch.kernels import launch
 from ttsbatch.models.qwen3_tts import codec_vocoder
 from ttsbatch.models.qwen3_tts.codec import CodecDecoder

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
+from tests.parity.qwen3_codec import FOLDER, load
 from ttsbatch.models.qwen3_tts.codec_config import parse_codec_config
 from ttsbatch.models.qwen3_tts.codec_encoder import CodecEncoder
 from ttsbatch.models.qwen3_tts.codec_weights import load_codec_weights, random_encoder_weights
 
-TINY = Path(__file__).parents[1] / "data" / "qwen3_tts_tiny"
-FOLDER = TINY / "base" / "speech_tokenizer"
 CLIPS = ["ref0", "ref1", "enc_odd"]
 TOLERANCE = 1e-4
-
-
-def load(name):
-    arrays = np.load(TINY / "goldens" / name)
-    return {k: torch.from_numpy(arrays[k]) for k in arrays}
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 
+from tests.parity.qwen3 import FIXTURE
+from tests.parity.qwen3_codec import load
 from ttsbatch.errors import ModelError
 from ttsbatch.models.qwen3_tts.codec_config import SpeakerConfig, parse_speaker_config
 from ttsbatch.models.qwen3_tts.codec_specs import speaker_specs
@@ -17,25 +17,19 @@ from ttsbatch.models.qwen3_tts.speaker import SpeakerEncoder, min_samples, slane
 from ttsbatch.models.tensor_specs import num_parameters
 from ttsbatch.models.weights import read_safetensors
 
-TINY = Path(__file__).parents[1] / "data" / "qwen3_tts_tiny"
 CLIPS = ["ref0", "ref1", "enc_odd"]
 TOLERANCE = 1e-4
 
 
-def load(name):
-    arrays = np.load(TINY / "goldens" / name)
-    return {k: torch.from_numpy(arrays[k]) for k in arrays}
-
-
 @pytest.fixture(scope="module")
 def config():
-    raw = json.loads((TINY / "base" / "config.json").read_text())
+    raw = json.loads((FIXTURE / "base" / "config.json").read_text())
     return parse_speaker_config(raw["speaker_encoder_config"], "config.json")
 
 
 @pytest.fixture(scope="module")
 def tensors():
-    return read_safetensors(TINY / "base" / "model.safetensors")
+    return read_safetensors(FIXTURE / "base" / "model.safetensors")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.parity.test_voxcpm2_windows import BOUND, in_windows, patches
+from tests.parity.vae_windows import BOUND, in_windows, patches
 from tests.parity.voxcpm2 import CPU, FIXTURE, close, config, golden, vae
 from ttsbatch.kernels import causal_conv, depthwise_conv, last_conv, launch
 from ttsbatch.models.voxcpm2.config import VaeConfig

@@ -7,20 +7,15 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch import Tensor
 
+from tests.parity.vae_windows import BOUND, in_windows, patches
 from tests.parity.voxcpm2 import CPU, config, vae
-from ttsbatch.engine.codec_batches import lengths_for
-from ttsbatch.engine.vocode import codec_passes
 from ttsbatch.models.voxcpm2.model import WINDOW_PATCHES
 from ttsbatch.models.voxcpm2.official import random_config
 from ttsbatch.models.voxcpm2.specs import decoder_specs, encoder_specs
 from ttsbatch.models.voxcpm2.vae import CONTEXT_LATENTS, AudioVAE
 from ttsbatch.models.weights import random_weights
 
-BOUND = 1e-6
-"""Of full scale, a thirtieth of an int16 step. Sums of another length round differently; the
-windows themselves lose nothing."""
 LENGTHS = (1, 2, 4, 5, 39, 40, 41, 45, 79, 81, 121, 200)
 
 
@@ -28,26 +23,6 @@ LENGTHS = (1, 2, 4, 5, 39, 40, 41, 45, 79, 81, 121, 200)
 def _inference() -> Iterator[None]:
     with torch.inference_mode():
         yield
-
-
-def patches(num: int) -> Tensor:
-    """[1, 4 num, C] latents."""
-    g = torch.Generator().manual_seed(num)
-    return torch.randn(1, num * config().patch_size, config().vae.latent_dim, generator=g)
-
-
-def in_windows(model: AudioVAE, latents: Tensor, window: int, context: int) -> Tensor:
-    """Samples [N] of passes of so many new patches, right-padded to the engine's pass lengths."""
-    per_patch, hop = config().patch_size, model.config.output_hop
-    buckets = lengths_for(window + context)
-    out = []
-    for p in codec_passes(latents.shape[1] // per_patch, window, context):
-        piece = latents[:, p.start * per_patch : p.stop * per_patch]
-        bucket = next(n for n in buckets if n >= p.stop - p.start)
-        padding = bucket * per_patch - piece.shape[1]
-        samples = model.decode(torch.nn.functional.pad(piece, (0, 0, 0, padding)))[0]
-        out.append(samples[p.context * per_patch * hop : (p.stop - p.start) * per_patch * hop])
-    return torch.cat(out)
 
 
 @pytest.mark.parametrize("num", LENGTHS)

@@ -62,15 +62,36 @@ def test_processes_judge_as_one_would_here_even_after_they_died(judges: Judges) 
     before = [judges.submit(t) for t in takes]
     for judgement, t in zip(before, takes, strict=True):
         assert same(judgement.result(), judge(t))
-    for pid in process_ids(judges):
-        os.kill(pid, signal.SIGINT)  # Ctrl-C reaches them too, and is not for them
-    assert same(judges.submit(takes[0]).result(), judge(takes[0]))
     pending = [judges.submit(t) for t in takes * 4]
     for pid in process_ids(judges):
         os.kill(pid, signal.SIGKILL)
     for judgement, t in zip(pending, takes * 4, strict=True):
         assert same(judgement.result(), judge(t))
     assert same(judges.submit(takes[2]).result(), judge(takes[2]))
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_reaches_processes_too_and_is_not_for_them(number: signal.Signals) -> None:
+    with Judges(2) as judges:
+        pids = process_ids(judges)
+        for _ in range(3):  # while they start, and then
+            for pid in pids:
+                os.kill(pid, number)
+            assert same(judges.submit(take(1)).result(), judge(take(1)))
+        assert all(is_running(pid) for pid in pids)
+        assert process_ids(judges) == pids
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("index", [0, 1])  # one holds the lock of the queue
+def test_when_one_process_dies_the_other_goes_too(index: int) -> None:
+    with Judges(2) as judges:
+        assert same(judges.submit(take(1)).result(), judge(take(1)))
+        pids = process_ids(judges)
+        os.kill(pids[index], signal.SIGKILL)
+        wait_until_gone(pids)
+        assert same(judges.submit(take(2)).result(), judge(take(2)))
 
 
 def test_without_processes_a_take_is_judged_when_it_is_asked_for() -> None:
@@ -107,25 +128,37 @@ if __name__ == "__main__":
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-def test_processes_go_when_the_run_is_killed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_processes_go_when_the_run_is_killed(tmp_path: Path, number: signal.Signals) -> None:
     script = tmp_path / "run.py"
     script.write_text(SCRIPT)
     root = str(Path(__file__).parents[1])
     env = os.environ | {"PYTHONPATH": root}
     with subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, env=env
+        [sys.executable, str(script)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=env,
+        start_new_session=True,
     ) as run:
         assert run.stdout is not None
-        pids = run.stdout.readline().split()
+        pids = [int(pid) for pid in run.stdout.readline().split()]
         assert len(pids) == 2
-        run.kill()
+        if number == signal.SIGKILL:
+            run.kill()  # alone
+        else:
+            os.killpg(run.pid, number)
+    wait_until_gone(pids)
+
+
+def wait_until_gone(pids: list[int]) -> None:
     deadline = time.monotonic() + WAIT_S
     while any(is_running(pid) for pid in pids):
-        assert time.monotonic() < deadline, "a process outlived the run"
+        assert time.monotonic() < deadline, "a process outlived what it was for"
         time.sleep(0.05)
 
 
-def is_running(pid: str) -> bool:
+def is_running(pid: int) -> bool:
     """A zombie is not: nobody may be there to collect it."""
     try:
         return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -21,6 +20,7 @@ from threadpoolctl import ThreadpoolController
 
 from ttsbatch.audio.join import join_segments
 from ttsbatch.audio.trim import trim_tail
+from ttsbatch.processes import RunContext
 from ttsbatch.quality import check, silent_tail_s
 from ttsbatch.text.segment import pauses_s
 from ttsbatch.types import FinishReason, SegmentNote, ShardRecord, Utterance, VoiceProfile, Waveform
@@ -142,8 +142,7 @@ class Judges:
         self._sent: deque[Future[list[ShardRecord]]] = deque()
         self._pool: ProcessPoolExecutor | None = None
         if num_processes:
-            context = multiprocessing.get_context("spawn")  # a forked CUDA process is broken
-            self._pool = ProcessPoolExecutor(num_processes, context, initializer=_begin)
+            self._pool = ProcessPoolExecutor(num_processes, RunContext(), initializer=_begin)
             for _ in range(num_processes):
                 self._pool.submit(_nothing)  # each submission starts a process
 
@@ -206,9 +205,8 @@ def _filled(record: ShardRecord, take: Take) -> ShardRecord:
 
 
 def _begin() -> None:
-    """In a new process: leave Ctrl-C to the parent, and go when it has gone."""
+    """In a new process: go when the parent has gone."""
     _leave_cores_alone()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -193,37 +193,104 @@ PARENT = """
 import sys
 from tests.workers import openers
 from tests.workers.openers import said
+from ttsbatch.cli.signals import stopped_by_signals
 from ttsbatch.models import open_card
+from ttsbatch.stop import Stop
 from ttsbatch.workers.pool import WorkerPool
 
 if __name__ == "__main__":
     workers = WorkerPool(open_card(None), ["a", "b"], [openers.mischief] * 2)
     print(*[w.process.pid for w in workers._workers], flush=True)
-    list(workers.speak(said(*["wait 60"] * 100)))
+    stop = Stop()
+    stop.watch(workers)
+    num_spoken = 0
+    with stopped_by_signals(stop):
+        for _ in workers.speak(said(*[sys.argv[1]] * 100)):
+            num_spoken += 1
+            print(num_spoken, flush=True)
+            if sys.argv[2] == "leave":
+                sys.exit(3)  # without a close
+    workers.close()
+    print("finished", flush=True)
 """
 
 
-def test_workers_go_when_the_run_is_killed(tmp_path: Path) -> None:
+@pytest.fixture
+def start(
+    tmp_path: Path,
+) -> Iterator[Callable[[str, str], tuple[subprocess.Popen[str], list[int]]]]:
+    """`start(text, what)`: a run in a group of its own; its process and those of its workers."""
     script = tmp_path / "parent.py"
     script.write_text(PARENT)
-    with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as run:
+    runs: list[tuple[subprocess.Popen[str], list[int]]] = []
+
+    def started(text: str, what: str = "stay") -> tuple[subprocess.Popen[str], list[int]]:
+        run = subprocess.Popen(
+            [sys.executable, script, text, what],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
         assert run.stdout is not None
-        pids = [int(pid) for pid in run.stdout.readline().split()]
-        assert len(pids) == 2
-        time.sleep(0.2)
+        runs.append((run, [int(pid) for pid in run.stdout.readline().split()]))
+        assert len(runs[-1][1]) == 2
+        return runs[-1]
+
+    yield started
+    for run, pids in runs:
         run.kill()
-    deadline = time.monotonic() + 30
-    while any(map(_runs, pids)) and time.monotonic() < deadline:
-        time.sleep(0.05)
+        run.communicate()
+        deadline = time.monotonic() + 30
+        while any(map(_runs, pids)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not any(map(_runs, pids))
+
+
+Start = Callable[..., tuple[subprocess.Popen[str], list[int]]]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_whole_group_lets_what_was_begun_finish(
+    start: Start, number: signal.Signals
+) -> None:
+    run, _ = start("wait 0.1")
+    assert run.stdout is not None
+    assert run.stdout.readline() == "1\n"
+    os.killpg(run.pid, number)
+    out, err = run.communicate(timeout=30)
+    assert (run.returncode, out.split()[-1]) == (0, "finished"), err
+    assert "finishing the rows in flight" in err
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_second_signal_to_the_whole_group_ends_the_workers_at_once(
+    start: Start, number: signal.Signals
+) -> None:
+    run, pids = start("wait 60")
+    time.sleep(0.2)
+    os.killpg(run.pid, number)
+    time.sleep(0.2)
+    assert all(map(_runs, pids))
+    os.killpg(run.pid, number)
+    _, err = run.communicate(timeout=30)
+    assert "KeyboardInterrupt" in err
     assert not any(map(_runs, pids))
 
 
-def test_ctrl_c_reaches_the_run_alone(pool: Pools) -> None:
-    workers = pool(1)
-    spoken = workers.speak(said(*["wait 0.01"] * 40))
-    next(spoken)
-    os.kill(workers._workers[0].process.pid, signal.SIGINT)
-    assert sum(1 for _ in spoken) == 39
+def test_workers_go_when_the_run_is_killed(start: Start) -> None:
+    run, pids = start("wait 60")
+    time.sleep(0.2)
+    os.killpg(run.pid, signal.SIGTERM)
+    time.sleep(0.2)
+    assert all(map(_runs, pids))
+    run.kill()
+
+
+def test_a_run_that_leaves_its_workers_open_ends_with_them(start: Start) -> None:
+    run, pids = start("wait 0.1", "leave")
+    assert run.wait(timeout=30) == 3
+    assert not any(map(_runs, pids))
 
 
 def _runs(pid: int) -> bool:

@@ -6,7 +6,6 @@ in and orders its own slots. Nothing of this depends on what a worker runs.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import threading
 from collections import Counter
@@ -18,6 +17,7 @@ from typing import Any
 
 from ttsbatch.errors import EngineError
 from ttsbatch.models.protocol import Speaker
+from ttsbatch.processes import RunContext
 from ttsbatch.types import EngineStats, Failure, ModelCard, Segment, Waveform
 from ttsbatch.workers.messages import (
     Begin,
@@ -128,7 +128,7 @@ class WorkerPool:
             if self._idle:
                 worker.pipe.close()
             else:
-                worker.process.terminate()
+                worker.process.kill()
         for worker in self._workers:
             worker.process.join(EXIT_S)
             if worker.process.is_alive():
@@ -257,7 +257,7 @@ class _ThereError(Exception):
 
 
 def _start(name: str, opener: Callable[[], Speaker]) -> _Worker:
-    context = multiprocessing.get_context("spawn")  # a forked CUDA process is broken
+    context = RunContext()
     pipe, theirs = context.Pipe()
     heard, control = context.Pipe(duplex=False)
     process = context.Process(

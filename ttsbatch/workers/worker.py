@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import signal
 import threading
 import time
 import traceback
@@ -42,7 +41,6 @@ def run_worker(pipe: Connection, control: Connection, open_speaker: Open) -> Non
         control: from the run: a byte asks to begin nothing more; its end is the end of the run.
         open_speaker: loads the model.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the run's, which says what to do
     worker = _Worker(pipe)
     watch = threading.Thread(target=_watch, args=(control, worker), daemon=True)
     watch.start()

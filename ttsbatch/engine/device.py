@@ -54,6 +54,16 @@ def choose_device(plan: EnginePlan) -> tuple[torch.device, torch.dtype]:
     return devices[0], dtype
 
 
+def make_current(device: torch.device) -> None:
+    """Make a GPU the one that this thread means where it names none.
+
+    A capture waits for the current device whatever stream it is given, and waiting for the first
+    GPU opens a context there, which takes memory from whoever works on it.
+    """
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+
+
 SMALL_MODEL_PARAMETERS = 20_000_000
 
 

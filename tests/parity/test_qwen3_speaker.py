@@ -64,6 +64,29 @@ def test_clips_of_any_lengths_get_the_embedding_they_get_alone(speaker, golden, 
         assert (embedding - golden[f"{name}.embedding"]).abs().max() < TOLERANCE
 
 
+def test_transforms_have_one_shape_and_change_nothing(speaker, monkeypatch):
+    transform, shapes, whole = torch.fft.rfft, set(), []
+
+    def seen(frames):
+        shapes.add((frames.shape, frames.stride()))
+        return transform(frames)
+
+    seconds = [0.3, 0.5, 1.7, 11.0, 13.0]  # the last ones have more frames than a transform
+    clips = [torch.randn(int(24_000 * s)) for s in seconds]
+    for clip in clips:
+        frames = torch.nn.functional.pad(clip[None], (384, 384), mode="reflect")
+        spectrum = transform(frames.unfold(-1, 1024, 256) * speaker.window)
+        power = torch.view_as_real(spectrum).square().sum(-1)
+        mel = torch.nn.functional.linear((power + 1e-9).sqrt(), speaker.filters)
+        whole.append(mel.clamp(min=1e-5).log())
+    monkeypatch.setattr(torch.fft, "rfft", seen)
+    for clip, expected in zip(clips, whole, strict=True):
+        torch.testing.assert_close(speaker.mel(clip[None]), expected, rtol=0, atol=1e-6)
+    assert speaker.mel(torch.stack([clips[0]] * 3)).shape == (3, 7200 // 256, 128)
+    speaker.embed_clips(clips[1:3])
+    assert len(shapes) == 1
+
+
 def test_no_clips_are_no_embeddings(speaker):
     assert speaker.embed_clips([]).shape == (0, 64)
 

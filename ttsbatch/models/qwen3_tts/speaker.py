@@ -21,6 +21,9 @@ from ttsbatch.models.qwen3_tts.codec_config import FFT_SAMPLES, HOP_SAMPLES, Spe
 from ttsbatch.models.qwen3_tts.codec_layers import Take, taker
 
 EDGE_SAMPLES = (FFT_SAMPLES - HOP_SAMPLES) // 2  # reflected on both sides
+FFT_FRAMES = 1024
+"""Of every transform, the last ones empty: torch keeps a cuFFT plan, with device memory of its own,
+for each number of frames that it has seen, up to 4,096 of them, and so it sees one."""
 
 
 def min_samples(config: SpeakerConfig) -> int:
@@ -139,9 +142,17 @@ class SpeakerEncoder:
     def _mel_of_frames(self, frames: Tensor) -> Tensor:
         """[..., FFT_SAMPLES] -> [..., mel_dim]."""
         with full_float32(self.device):
-            spectrum = torch.view_as_real(torch.fft.rfft(frames * self.window))
-            magnitude = (spectrum.square().sum(-1) + 1e-9).sqrt()
+            spectra = torch.view_as_real(_spectra(frames * self.window))
+            magnitude = (spectra.square().sum(-1) + 1e-9).sqrt()
             return F.linear(magnitude, self.filters).clamp(min=1e-5).log()
+
+
+def _spectra(frames: Tensor) -> Tensor:
+    """[..., FFT_SAMPLES] f32 -> [..., FFT_SAMPLES / 2 + 1] complex64."""
+    flat = frames.flatten(0, -2)
+    padded = F.pad(flat, (0, 0, 0, -len(flat) % FFT_FRAMES))
+    spectra = torch.cat([torch.fft.rfft(some) for some in padded.split(FFT_FRAMES)])
+    return spectra[: len(flat)].view(*frames.shape[:-1], spectra.shape[-1])
 
 
 class ReflectConv:

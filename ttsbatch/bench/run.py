@@ -16,7 +16,7 @@ from ttsbatch.bench.profiles import KernelTime, kernel_table, record_trace
 from ttsbatch.bench.references import bench_references
 from ttsbatch.bench.timing import Timing
 from ttsbatch.bench.workload import Variant, voices_of, workload
-from ttsbatch.engine.device import use_threads_for
+from ttsbatch.engine.device import make_current, use_threads_for
 from ttsbatch.errors import PlanError
 from ttsbatch.models import FAMILIES
 from ttsbatch.models.protocol import CodecLM
@@ -92,6 +92,7 @@ def timings(r: Request) -> Iterator[Timing]:
         rows = workload(r.num_rows, voices=voices)
         if "e2e" in r.parts:
             yield from _whole_runs(r, rows, folder)
+        make_current(r.device)
         use_threads_for(r.device, r.card.num_parameters)
         family = FAMILIES[r.card.family]
         if "speaker" in r.parts:

@@ -67,6 +67,12 @@ def test_no_cap_passes_the_models_own() -> None:
     assert job_of(segment("run"), max_frames=7).cap_frames == 7
 
 
+@pytest.mark.parametrize("huge", [1e19, 1e300, 1e308])
+def test_any_number_of_seconds_is_bounded_by_the_model(huge: float) -> None:
+    job = job_of(seconds(segment("run", expected_frames=40), huge))
+    assert (job.expected_frames, job.cap_frames) == (40, SPEC.max_frames)
+
+
 def test_a_row_is_not_expected_to_pass_its_cap() -> None:
     assert job_of(segment("run", cap=5, expected_frames=100)).expected_frames == 5
 

@@ -24,7 +24,9 @@ def make_job(prompt: PreparedPrompt, spec: EngineSpec) -> Job:
         cap = math.ceil(expected * CAP_FACTOR + CAP_SLACK_S * spec.frame_rate_hz)
     else:
         # 1e-9: 3.12 s at 12.5 frames per second is 39 frames, whatever the product rounds to.
-        cap = math.floor(own * segment.max_share * spec.frame_rate_hz + 1e-9)
+        # Bounded first: the floor of a huge float is an integer of any length, or none at all.
+        frames = own * segment.max_share * spec.frame_rate_hz
+        cap = math.floor(min(frames, spec.max_frames) + 1e-9)
         expected = min(expected, max(1, cap))
     cap = max(1, min(cap, spec.max_frames))
     return Job(prompt, expected if spec.ends_itself else cap, cap)

@@ -219,6 +219,15 @@ def test_top_k_reaches_exactly_its_set(top_k, device):
     check_reach(arguments)
 
 
+@pytest.mark.parametrize("top_k", [2**31 + 1, 2**32 + 1, 2**63 - 1, -(2**32) + 1, -1])
+def test_any_top_k_that_is_none_of_the_row_is_off(top_k, device):
+    arguments = case(12, 50, device, temperature=5.0, top_k=top_k)
+    found = module.sample(**arguments)
+    assert torch.equal(found, reference.sample(**arguments))
+    off = torch.zeros_like(arguments["top_k"])
+    assert torch.equal(found, module.sample(**{**arguments, "top_k": off}))
+
+
 @pytest.mark.parametrize("top_p", [0.0, 0.2, 0.45, 0.55, 0.75, 0.97])
 def test_top_p_cuts_ties_by_id_as_the_reference_does(top_p, device):
     """Four ties of 0.2 and two of 0.1: an edge falls inside of them."""
@@ -287,7 +296,7 @@ def test_a_codebook_is_one_launch(launches, device):
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("tl.load(top_ks + slot).to(tl.int32)", "tl.load(top_ks + slot).to(tl.int32) + 1"),
+        ("V).to(tl.int32)", "V).to(tl.int32) + 1"),
         ("bits ^ ((bits >> 31) & 0x7FFFFFFF)", "bits"),
         ("tail = (1.0 - p)", "tail = p"),
         ("seed, age.to(tl.int32), codebook", "seed, codebook.to(tl.int32), codebook"),

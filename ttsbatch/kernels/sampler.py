@@ -75,7 +75,7 @@ def _sampler_kernel(
     first_best = tl.min(tl.where(order == highest, index, BLOCK), axis=0)
 
     # Top-k: the highest value that k values reach. A count of exactly k ends the search early.
-    k = tl.load(top_ks + slot).to(tl.int32)
+    k = tl.minimum(tl.maximum(tl.load(top_ks + slot), 0), V).to(tl.int32)
     low = tl.min(tl.where(exists, order, highest), axis=0)
     high = tl.where(sampled & (k > 0) & (k < V), highest, low)
     while low < high:
@@ -147,7 +147,7 @@ def sample(
     Args:
         logits: [S, V] float; rows may lie apart, a row is contiguous. Not changed; all math is f32.
         temperature: [S] f32; 0: the first of the largest logits, whatever the settings below.
-        top_k: [S] int64; 0 or anything from V on is off. Ties with the k-th value stay.
+        top_k: [S] int64; anything from V on, or below 1, is off. Ties with the k-th value stay.
         top_p: [S] f32; from 1 on off. See `reference.sampler.process_logits` for ties.
         penalty: [S] f32 or None: of the ids in `seen`.
         seen: [S, V] bool or None, contiguous.

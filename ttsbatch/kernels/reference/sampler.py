@@ -80,7 +80,7 @@ def process_logits(
     Args:
         logits: [S, V] float, not changed.
         temperature: [S] f32; rows at 0 are greedy: they are neither divided nor cut.
-        top_k: [S] int64; 0 or anything from V on is off. Ties with the k-th value stay.
+        top_k: [S] int64; anything from V on, or below 1, is off. Ties with the k-th value stay.
         top_p: [S] f32; from 1 on off. Below, the ascending tail whose cumulative probability is at
             most 1 - top_p goes; among equal logits the lower id goes first; one id always stays.
         penalty: [S] f32 or None; a positive logit of a seen id is divided by it, any other

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tests.families import (
     CODEC_LMS,
     FAMILIES,
     Family,
+    Row,
     call,
     differ,
     lines,
@@ -30,14 +32,31 @@ from tests.families import (
     write_corpus,
 )
 from tests.sinks.fake_run import content
-from ttsbatch import production
+from ttsbatch import models, production
 from ttsbatch.audio.resample import resampled_length
 from ttsbatch.corpus.languages import language_code
 from ttsbatch.sinks.shards import ShardSink
 from ttsbatch.text.segment import split_text
+from ttsbatch.types import OPTION_FIELDS
 
 codec_lms_only = pytest.mark.parametrize("family", CODEC_LMS, ids=lambda f: f.name, indirect=True)
 """What the embedded model, which draws nothing and is slow to load, shows in tests of its own."""
+
+EXTREMES: dict[str, Row] = {
+    "off": {"top_k": 0},
+    "any": {"top_k": 10**19},
+    "float": {"top_k": 1e300},
+    "greedy": {"temperature": 0},
+    "cold": {"temperature": 1e-308},
+    "cool": {"temperature": 1e-38},
+    "hot": {"temperature": 100, "top_p": 1e-308},
+    "again": {"repetition_penalty": 1e-308},
+    "never": {"repetition_penalty": 100},
+    "unguided": {"guidance": 1e-308},
+    "guided": {"guidance": 100, "steps": 2},
+    "endless": {"max_seconds": 1e308},
+    "late": {"seed": 2**63 - 1},
+}
 
 
 @pytest.fixture(params=FAMILIES, ids=lambda f: f.name)
@@ -201,6 +220,30 @@ def test_rows_that_cannot_be_made_stop_no_other_and_check_finds_what_synth_rejec
     before = content(tmp_path / "out")
     family.synth(corpus, tmp_path / "out", exit_code=7)
     assert content(tmp_path / "out") == before
+    call("verify", tmp_path / "out", exit_code=0)
+
+
+@codec_lms_only
+def test_numbers_that_are_legal_but_extreme_make_their_rows_and_stop_no_other(
+    family: Family, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = family.load()
+    monkeypatch.setattr(model, "spec", replace(model.spec, max_frames=20))  # quick at any seconds
+    monkeypatch.setitem(
+        models.FAMILIES,
+        family.card.family,
+        replace(models.FAMILIES[family.card.family], load_codec_lm=lambda *_: model),
+    )
+    plain = {k: v for k, v in family.row("short").items() if k != "id"}
+    unknown = OPTION_FIELDS - family.card.options
+    extremes = {name: row for name, row in EXTREMES.items() if not unknown & row.keys()}
+    rows = [{"id": name} | plain | row for name, row in ({"plain": {}} | extremes).items()]
+    family.synth(write_corpus(tmp_path / "rows.jsonl", rows), tmp_path / "out")
+    assert made_rows(tmp_path / "out").keys() == {r["id"] for r in rows}
+    found = samples(tmp_path / "out")
+    for name, same in {"any": "off", "float": "off", "cold": "greedy", "cool": "greedy"}.items():
+        if name in extremes:
+            assert not differ(found[name], found[same], family.tolerance_lsb), name
     call("verify", tmp_path / "out", exit_code=0)
 
 

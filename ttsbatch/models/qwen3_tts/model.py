@@ -56,6 +56,8 @@ N = TypeVar("N", int, float)
 MIN_FRAMES = 2  # the end token is banned before; official `min_new_tokens`
 NEVER = 1 << 40  # frames: bans the end token for good
 CODEC_WINDOW_FRAMES, CODEC_CONTEXT_FRAMES = 300, 25  # official chunked decode
+# Smaller ones draw alike, but take logits out of the range of f32.
+LEAST_TEMPERATURE, LEAST_PENALTY = 1e-20, 1e-6
 KEPT_REFERENCES = 4096  # encoded references kept on the device, a few kB each
 
 
@@ -164,12 +166,15 @@ class Qwen3TTS:
         def both(value: N | None, default: tuple[N, N]) -> tuple[N, N]:
             return default if value is None else (value, value)
 
+        temperature, top_k = both(own.temperature, g.temperature), both(own.top_k, g.top_k)
         penalty = own.repetition_penalty
+        penalty = g.repetition_penalty if penalty is None else penalty
+        num_ids = max(self.config.talker.vocab_size, self.config.predictor.vocab_size)
         return DrawSettings(
-            temperature=both(own.temperature, g.temperature),
-            top_k=both(own.top_k, g.top_k),
+            temperature=(_warm(temperature[0]), _warm(temperature[1])),
+            top_k=(min(top_k[0], num_ids), min(top_k[1], num_ids)),
             top_p=both(own.top_p, g.top_p),
-            repetition_penalty=g.repetition_penalty if penalty is None else penalty,
+            repetition_penalty=max(penalty, LEAST_PENALTY),
         )
 
     # ------------------------------------------------------------------ the engine's methods
@@ -316,6 +321,10 @@ class Qwen3TTS:
 
     def _to_device(self, values: np.ndarray) -> Tensor:
         return to_device(values, self.device)
+
+
+def _warm(temperature: float) -> float:
+    return max(temperature, LEAST_TEMPERATURE) if temperature > 0 else 0.0
 
 
 def load(card: ModelCard, device: torch.device, dtype: torch.dtype) -> Qwen3TTS:

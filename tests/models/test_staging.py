@@ -30,6 +30,23 @@ def seat(family: Family, slot: int) -> Seat:
 
 
 @pytest.mark.parametrize("family", CODEC_LMS, ids=lambda f: f.name)
+def test_padding_holds_nothing_of_the_prompts_before(family: Family) -> None:
+    model, one = family.load(), seat(family, 0)
+    with torch.inference_mode():
+        state = new_state(model)
+        many = model.stage(state, [one, seat(family, 1)])
+        state.staged.first(many)["x"].fill_(torch.nan)
+        few = model.stage(state, [one])
+        padded = state.staged.first(many)
+        assert 0 < few < many
+        assert bool(padded["x"][:few].isfinite().all())
+        spare = len(state.block_table) - 1
+        for name, x in padded.items():
+            padding = x[few:]
+            assert torch.equal(padding, torch.full_like(padding, spare if name == "slot" else 0))
+
+
+@pytest.mark.parametrize("family", CODEC_LMS, ids=lambda f: f.name)
 def test_more_tokens_than_any_graph_takes_leave_the_graphs_buffers_in_place(
     family: Family, monkeypatch: pytest.MonkeyPatch
 ) -> None:

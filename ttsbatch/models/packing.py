@@ -74,15 +74,20 @@ class Staged:
         like |= {"position": places, "slot": places}
         self._kept = {name: x.new_zeros(STAGED_TOKENS, *x.shape[1:]) for name, x in like.items()}
         self._long: dict[str, Tensor] = {}
+        self._num_filled = 0  # tokens of the kept buffers that the last fill wrote
 
     def fill(self, packing: Packing, spare_slot: int, **inputs: Tensor) -> None:
-        """Take in `inputs` [T, ...] by name; padding is at position 0 of the spare slot."""
+        """Take in `inputs` [T, ...] by name; padding is zeros at position 0 of the spare slot."""
         num_tokens, buffers = packing.num_tokens, self._kept
         self._long = {}
         if num_tokens > len(buffers["slot"]):
             buffers = self._long = {
                 name: x.new_zeros(num_tokens, *x.shape[1:]) for name, x in buffers.items()
             }
+        else:
+            for x in buffers.values():  # what is left of other prompts may be NaN
+                x[num_tokens : self._num_filled].zero_()
+            self._num_filled = num_tokens
         buffers["slot"].fill_(spare_slot)
         buffers["position"].zero_()
         device = buffers["slot"].device

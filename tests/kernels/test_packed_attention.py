@@ -43,6 +43,39 @@ def test_kernel_equals_reference(
     assert error(found, expected) < tolerance(dtype)
 
 
+@pytest.mark.filterwarnings("ignore:(All-NaN|invalid value):RuntimeWarning")  # the interpreter's
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("attend", [packed_attention, reference.packed_attention])
+def test_what_is_not_finite_stays_in_its_prompt(
+    attend: Callable[..., torch.Tensor], value: float, dtype: torch.dtype, device: torch.device
+) -> None:
+    lengths = [20, 25, 30, 40, 3]  # of which several share each block of tokens
+    q, k, v, position = inputs(lengths, (4, 2), 32, dtype, device)
+    prompt = torch.repeat_interleave(torch.tensor(lengths, device=device))
+    bad = (prompt == 1) | (prompt == 3)
+    expected = attend(q, k, v, position)
+    for x in (q, k, v):
+        x[bad] = value
+    found = attend(q, k, v, position)
+    assert torch.equal(found[~bad], expected[~bad])
+    assert bool(found[bad].isnan().all())
+
+
+@pytest.mark.parametrize("part", ["key", "value"])
+@pytest.mark.parametrize("attend", [packed_attention, reference.packed_attention])
+def test_a_token_that_is_nan_is_not_seen_by_those_before_it(
+    attend: Callable[..., torch.Tensor], part: str, dtype: torch.dtype, device: torch.device
+) -> None:
+    q, k, v, position = inputs([50, 40, 9], (4, 2), 32, dtype, device)
+    expected = attend(q, k, v, position)
+    (k if part == "key" else v)[60, 0, 5] = torch.nan  # of the heads that read it
+    found = attend(q, k, v, position)
+    seen = torch.zeros_like(found, dtype=torch.bool)
+    seen[60:90, :2] = True
+    assert torch.equal(found[~seen], expected[~seen])
+    assert bool(found[seen].isnan().all())
+
+
 @pytest.mark.parametrize("lengths", LENGTHS, ids=str)
 def test_the_rival_of_the_bench_equals_the_reference(
     lengths: list[int], device: torch.device, error: Callable[..., float]

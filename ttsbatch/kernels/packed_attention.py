@@ -62,7 +62,11 @@ def _packed_attention_kernel(
         values = tl.load(
             v + place * v_stride + kv_head * D + cols[None, :], mask=there[:, None], other=0.0
         )
-        scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * SCALE
+        # What a query does not see has weight 0, but 0 * NaN is NaN: the product gets finite values
+        # alone, and a value that is none makes its score NaN, for those that see it.
+        poison = tl.sum((values - values).to(tl.float32), axis=1)  # 0 or NaN
+        values = tl.where(values - values == 0.0, values, 0.0)
+        scores = tl.dot(queries, tl.trans(keys), input_precision="ieee") * SCALE + poison[None, :]
         visible = (key[None, :] >= begins[:, None]) & (key[None, :] <= token[:, None])
         scores = tl.where(visible & there[None, :], scores, float("-inf"))
         now = tl.maximum(best, tl.max(scores, axis=1))
@@ -91,7 +95,8 @@ def packed_attention(q: Tensor, k: Tensor, v: Tensor, position: Tensor) -> Tenso
             token is at 0.
 
     Returns:
-        [T, Hq, D] contiguous in the dtype of `q`; softmax in f32, scale 1/sqrt(D).
+        [T, Hq, D] contiguous in the dtype of `q`; softmax in f32, scale 1/sqrt(D). A token whose
+        key or value is NaN, or its value infinite, makes NaN of those that see it, and of no other.
 
     Raises:
         ValueError: on a GPU, heads that do not lie one after the other, or a D that is no

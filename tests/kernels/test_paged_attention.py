@@ -53,6 +53,28 @@ def test_output_equals_the_reference(
     assert error(found, reference.paged_attention(**arguments)) <= tolerance(dtype)
 
 
+@pytest.mark.filterwarnings("ignore:(All-NaN|invalid value):RuntimeWarning")  # the interpreter's
+@pytest.mark.parametrize("attend", [module.paged_attention, reference.paged_attention])
+def test_a_row_of_nan_stays_alone_and_leaves_nothing_to_the_next_owner(attend, dtype, device):
+    arguments = case([70, 17, 40], 4, 2, 32, dtype, device)
+    expected = attend(**arguments)
+    pages = arguments["block_table"][0].long()
+    for pool in (arguments["k_pool"], arguments["v_pool"]):
+        pool[pages] = torch.nan
+    found = attend(**arguments)
+    assert bool(found[0].isnan().all())
+    assert torch.equal(found[1:], expected[1:])
+    # The second row goes on in pages of the first, which it has not filled yet.
+    arguments["block_table"][1, 2:4] = pages[:2]
+    arguments["block_table"][0] = 0
+    arguments["positions"][0] = 0
+    for pool in (arguments["k_pool"], arguments["v_pool"]):
+        pool[pages[0], :, 0] = pool[pages[0], :, 0].nan_to_num(0.5)
+        pool[arguments["block_table"][1, 1].long(), :, 1:] = 0.5
+    arguments["positions"][1] = 32
+    assert bool(attend(**arguments)[1].isfinite().all())
+
+
 def test_length_bound_does_not_change_the_output(device, error):
     arguments = case([5, 40], 4, 2, 32, torch.float32, device, torch.int32)
     expected = module.paged_attention(**arguments)

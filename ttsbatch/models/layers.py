@@ -47,7 +47,7 @@ class PagedKV:
         device: torch.device,
         dtype: torch.dtype,
     ) -> PagedKV:
-        """Zeroed pages (a page's unused tail is read under a mask, so it must be finite)."""
+        """Zeroed pages."""
         shape = (num_layers, num_pages, num_kv_heads, PAGE_SIZE, head_dim)
         return PagedKV(
             torch.zeros(shape, device=device, dtype=dtype),

@@ -52,6 +52,29 @@ def test_what_is_no_audio_is_unreadable(tmp_path: Path) -> None:
     assert reason("a.wav", "s3://bucket/folder") == "ref_unreadable"
 
 
+@pytest.mark.parametrize(
+    ("peak", "expected"),
+    [
+        (7.9, None),
+        (8.1, "ref_unreadable"),
+        (32_767.0, "ref_unreadable"),
+        (2.0**23, "ref_unreadable"),
+        (1e25, "ref_unreadable"),
+    ],
+)
+@pytest.mark.parametrize("channels", [1, 2])
+def test_integers_kept_as_floats_are_no_audio(
+    tmp_path: Path, peak: float, expected: str | None, channels: int
+) -> None:
+    samples = np.zeros((8000, channels), np.float32)
+    samples[:, -1] = peak * np.sin(np.arange(8000) / 5)
+    soundfile.write(tmp_path / "a.wav", samples, 8000, subtype="FLOAT")
+    found = References().find("a.wav", str(tmp_path))
+    assert (found.reason if isinstance(found, ReferenceProblem) else None) == expected
+    if isinstance(found, ReferenceProblem):
+        assert f"peaks at {np.abs(samples).max():g}; expected floats of -1 to 1" in found.message
+
+
 @pytest.mark.parametrize("name", ["none.wav", "", "a\0b.wav", "x" * 5000, "no/such/folder/a.wav"])
 def test_what_is_not_there_is_missing(tmp_path: Path, name: str) -> None:
     assert reason(name, str(tmp_path)) == "ref_missing"

@@ -13,6 +13,7 @@ from ttsbatch.uri import is_uri
 MIN_REFERENCE_S = 0.1
 MAX_REFERENCE_S = 30.0
 SILENT_PEAK = 1e-3  # -60 dBFS: nothing louder than that is silence
+LOUDEST_PEAK = 8.0  # +18 dBFS, of a mix in floats; integers kept as floats are far beyond
 _KEPT = 100_000  # paths; a few tens of megabytes
 _BLOCK_FRAMES = 1 << 16
 
@@ -70,7 +71,8 @@ def _exists(path: str) -> bool:
 def check_clip(path: str, name: str) -> ReferenceProblem | None:
     """What is wrong with the clip at `path`, called `name` in the message; None if it is good.
 
-    Reads at most `MAX_REFERENCE_S` seconds. Clipped, stereo or of any sample rate is good.
+    Reads at most `MAX_REFERENCE_S` seconds. Clipped, stereo or of any sample rate is good; samples
+    that are not of the range -1 to 1 are not, as encoders make NaN of them.
     """
     import numpy as np
     import soundfile
@@ -92,6 +94,12 @@ def check_clip(path: str, name: str) -> ReferenceProblem | None:
         return ReferenceProblem("ref_unreadable", f'"ref_audio" {name!r} is no readable audio: {e}')
     if not np.isfinite(peak):
         return ReferenceProblem("ref_unreadable", f'"ref_audio" {name!r} holds NaN or infinity')
+    if peak > LOUDEST_PEAK:
+        message = (
+            f'"ref_audio" {name!r} peaks at {peak:g}; expected floats of -1 to 1, at most '
+            f"{LOUDEST_PEAK:g} (it looks like integers kept as floats)"
+        )
+        return ReferenceProblem("ref_unreadable", message)
     seconds = frames / rate
     if seconds > MAX_REFERENCE_S:
         message = (

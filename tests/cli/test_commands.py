@@ -72,6 +72,13 @@ def test_the_module_and_the_console_script_print_the_version() -> None:
     assert run("--version").stdout == done.stdout
 
 
+def test_without_a_command_there_is_the_help_and_exit_2() -> None:
+    done = subprocess.run([sys.executable, "-m", "ttsbatch"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert all(f"\n  {name} " in done.stderr for name in ("synth", "check", "report", "verify"))
+
+
 def test_every_recipe_field_is_an_option_of_synth() -> None:
     text = run("synth", "--help").stdout
     for name in set(recipe.FIELDS) - {"corpus"}:

@@ -10,7 +10,7 @@ from typer.core import TyperGroup
 
 from ttsbatch import __version__
 from ttsbatch.cli import bench, check, export, models, redo, report, synth, verify, voices
-from ttsbatch.errors import EXIT_INTERRUPTED, TTSBatchError
+from ttsbatch.errors import EXIT_INTERRUPTED, PlanError, TTSBatchError
 
 
 class Commands(TyperGroup):
@@ -20,6 +20,13 @@ class Commands(TyperGroup):
         """The list of commands in plain text: rich alone would take 0.15 s to import."""
         self.rich_markup_mode = None
         super().format_help(ctx, formatter)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Without a command there is the help: typer's own `no_args_is_help` prints nothing."""
+        if not args and not ctx.resilient_parsing:
+            print(ctx.get_help(), file=sys.stderr)
+            raise typer.Exit(PlanError.exit_code)
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the chosen command."""
@@ -36,7 +43,6 @@ class Commands(TyperGroup):
 app = typer.Typer(
     cls=Commands,
     help="A corpus in; audio shards, a manifest and an RTF report out.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},

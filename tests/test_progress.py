@@ -34,6 +34,14 @@ def test_a_line_says_rows_speed_eta_and_trouble() -> None:
     assert "4 rejected  1 failed  1 flagged" in line
 
 
+def test_more_done_than_was_expected_leaves_no_time_and_no_expectation_no_estimate() -> None:
+    tally = half_done()
+    tally.expected_s = 6.0
+    assert tally.eta_s == 0.0
+    tally.expected_s = 0.0
+    assert tally.eta_s is None
+
+
 def test_lines_come_only_now_and_then() -> None:
     stream = io.StringIO()
     lines = Lines(stream, every_s=60.0)

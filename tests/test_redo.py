@@ -33,8 +33,8 @@ class Desk(Bench):
             self.speaker = FakeSpeaker(card, EngineStats(devices=["cpu"]), **fake)
             return self.speaker
 
-        self.speaker = None
-        return redo_rows(self.out, Redo(ids, seed, segment), Watcher(), load=load)
+        self.speaker, self.watcher = None, Watcher()
+        return redo_rows(self.out, Redo(ids, seed, segment), self.watcher, load=load)
 
     def audio(self) -> dict[str, bytes]:
         return {i: (self.out / m["audio_filepath"]).read_bytes() for i, m in self.made.items()}
@@ -68,6 +68,16 @@ def test_row_gets_its_next_take_and_the_others_stay(desk: Desk, write_rows: Rows
     assert desk.speaker is None  # finished, as far as synth is concerned
     desk.redo("r1")
     assert desk.asked == [("r1", 2)]
+
+
+def test_progress_knows_how_much_there_is_to_redo(desk: Desk, write_rows: Rows) -> None:
+    desk.run(write_rows(*rows("one", "two", "three")))
+    desk.redo("r1", "r2")
+    tally = desk.watcher.last
+    assert tally is not None
+    assert (tally.rows, tally.done) == (2, 2)
+    assert tally.share == pytest.approx(1.0)
+    assert tally.eta_s == pytest.approx(0.0, abs=1e-6)
 
 
 def test_new_take_is_the_one_that_a_retry_would_have_drawn(desk: Desk, write_rows: Rows) -> None:

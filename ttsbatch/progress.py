@@ -69,10 +69,11 @@ class Tally:
 
     @property
     def eta_s(self) -> float | None:
-        """Seconds left at the pace so far; None before there is a pace."""
-        if not self.expected_done_s:
+        """Seconds left at the pace so far, never below 0; None before there is a pace."""
+        if not self.expected_done_s or not self.expected_s:
             return None
-        return self.wall_s * (self.expected_s - self.expected_done_s) / self.expected_done_s
+        left_s = max(0.0, self.expected_s - self.expected_done_s)
+        return self.wall_s * left_s / self.expected_done_s
 
     def speed(self) -> str:
         """Throughput in words: audio-s/s and RTF."""

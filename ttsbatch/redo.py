@@ -30,6 +30,7 @@ from ttsbatch.sinks.remote import OpenOut, name_of, opened_for_writing
 from ttsbatch.sinks.shards import ShardSink
 from ttsbatch.sinks.totals import Spent
 from ttsbatch.stop import Stop
+from ttsbatch.text.duration import expected_seconds
 from ttsbatch.types import Demand, EngineStats, Failure, Segment, ShardRecord, Utterance
 
 
@@ -149,6 +150,10 @@ def _redo(
         tasks = _tasks(redo, sink, lines, found, listed, redone.problems)
         meter, tally, stats = Meter(), Tally(), EngineStats()
         tally.rows = len(tasks)
+        tally.expected_s = sum(
+            expected_seconds(task.spoken.spoken_text, task.spoken.language)
+            for task in tasks.values()
+        )
         ended: Ended = "failed"
         try:
             if tasks and not stop.requested:

@@ -24,6 +24,7 @@ from ttsbatch.plan import RunPlan, check_rate
 from ttsbatch.production import Production
 from ttsbatch.progress import Progress, Tally
 from ttsbatch.quality.extras import Measuring, check_extras, load_extras
+from ttsbatch.reasons import Reasons
 from ttsbatch.report import Ended, Meter, RunReport, finish_report
 from ttsbatch.sinks.remote import opened_for_writing
 from ttsbatch.sinks.shards import ShardSink
@@ -71,6 +72,7 @@ def synthesize(
     stop: Stop | None = None,
     load: Load | None = None,
     timeline: Timeline | None = None,
+    reasons: Reasons | None = None,
 ) -> RunReport:
     """Make every row of the corpus that `out` does not hold yet.
 
@@ -81,6 +83,7 @@ def synthesize(
         stop: ends the run early when asked.
         load: makes the speaker, in place of `open_speaker`.
         timeline: gathers when each stage was busy.
+        reasons: gathers why rows were rejected or failed.
 
     Raises:
         TTSBatchError: the run as a whole cannot go on; what was committed stays.
@@ -91,7 +94,7 @@ def synthesize(
         stdin = stack.enter_context(spooled_stdin(plan.corpus.sources))
         opened = stack.enter_context(opened_for_writing(out))
         sink = stack.enter_context(ShardSink(opened.folder, plan, card, mirror=opened.mirror))
-        meter, tally = Meter(), Tally()
+        meter, tally = Meter(), Tally(reasons=reasons or Reasons())
         corpus = _Corpus(plan, card, sink, meter, tally, stdin, stop)
         progress.phase("checking rows")
         _say_what_is_lost(sink.find_lost(), progress)
@@ -194,6 +197,7 @@ class _Corpus:
                 continue
             if isinstance(row, Failure):
                 tally.rejected += 1
+                tally.reasons.add(row)
                 yield row
                 if self._plan.output.fail_fast:
                     self._stop.request()

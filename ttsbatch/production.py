@@ -224,6 +224,7 @@ class Production:
         self._meter.drop_row(utterance.id)
         self._sink.fail(replace(failure, row=row_of(utterance)))
         self._tally.failed += 1
+        self._tally.reasons.add(failure)
         if self._plan.fail_fast:
             self._stop.request()
 

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
+from ttsbatch.reasons import Reasons
 from ttsbatch.types import Demand
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Tally:
     longest_s: float = 0.0  # of a piece that this session has to speak, estimated
     steps: set[int | None] = field(default_factory=set)  # that rows still to be made ask for
     started_s: float = field(default_factory=time.monotonic)
+    reasons: Reasons = field(default_factory=Reasons)  # why rows were rejected or failed
 
     def start(self) -> None:
         """Begin the clock."""

@@ -11,19 +11,12 @@ from ttsbatch.corpus.scan import scan
 from ttsbatch.models import typical_speed
 from ttsbatch.pipeline import open_plan
 from ttsbatch.plan import RunPlan
+from ttsbatch.reasons import Reasons, Rejects
 from ttsbatch.text.duration import expected_seconds
 from ttsbatch.types import Failure
 
-NUM_EXAMPLES = 5
+NUM_EXAMPLES = 5  # of each reason
 BYTES_PER_ROW = 2_048  # manifest line, ledger entry, WAV header, slack of the last disk block
-
-
-@dataclass(slots=True)
-class Rejects:
-    """Rejected rows of one reason."""
-
-    count: int = 0
-    examples: list[Failure] = field(default_factory=list)  # the first few
 
 
 @dataclass(slots=True)
@@ -80,14 +73,12 @@ def survey_corpus(plan: RunPlan, warn: Callable[[str], None]) -> Survey:
         TTSBatchError: as `synthesize`, for what ends a run before a model is loaded.
     """
     card = open_plan(plan)
-    found = Survey(card.name)
+    reasons = Reasons(NUM_EXAMPLES)
+    found = Survey(card.name, rejects=reasons.by_reason)
     with spooled_stdin(plan.corpus.sources) as stdin:
         for row in scan(plan.corpus, plan.rows, card, stdin=stdin, warn=warn):
             if isinstance(row, Failure):
-                rejects = found.rejects.setdefault(row.reason, Rejects())
-                rejects.count += 1
-                if len(rejects.examples) < NUM_EXAMPLES:
-                    rejects.examples.append(row)
+                reasons.add(row)
             else:
                 found.num_good += 1
                 seconds = expected_seconds(row.spoken_text, row.language)

@@ -61,6 +61,55 @@ def test_failed_rows_exit_7(cli: Any, write_rows: Rows) -> None:
     assert cli("synth", write_rows({"text": "refuse"}), "-o", "out").exit_code == 7
 
 
+def test_rows_that_are_not_made_are_counted_by_reason_with_one_of_each(
+    cli: Any, write_rows: Rows
+) -> None:
+    corpus = write_rows(
+        GOOD,
+        {"id": "b", "text": ""},
+        {"id": "c", "text": " "},
+        GOOD,
+        {"id": "d", "text": "refuse"},
+        {"id": "e"},
+        {"id": "f", "text": 3},
+    )
+    result = cli("synth", corpus, "-o", "out", "--json")
+    assert result.exit_code == 7
+    _, _, said = result.stderr.partition("6 rows were not made; ")
+    assert said.splitlines()[0] == "each is in out/failures.jsonl with its reason"
+    lines = said.splitlines()[1:]
+    assert lines[0].startswith(f"  empty_text (2): such as {corpus}:2 'b': ")
+    assert f"  duplicate_id (1): {corpus}:4 'a': " in said
+    assert len(lines) == 4
+    assert lines[3].startswith("  and ")
+    assert "engine_error (1)" in said
+    assert json.loads(result.stdout)["utterances"]["rejected"] == 5
+    assert "not made" not in cli("synth", corpus, "-o", "other", "--quiet").stderr
+
+
+def test_all_good_says_nothing_of_rows_that_are_not_made(cli: Any, write_rows: Rows) -> None:
+    assert "failures.jsonl" not in cli("synth", write_rows(GOOD), "-o", "out").stderr
+
+
+@pytest.mark.parametrize(
+    ("row", "what"),
+    [
+        ({"id": "b", "text": ""}, "was rejected, empty_text"),
+        ({"id": "b", "text": "refuse"}, "failed, "),
+    ],
+)
+@pytest.mark.parametrize("quiet", [[], ["--quiet"]])
+def test_fail_fast_names_the_row_at_which_it_stopped(
+    cli: Any, write_rows: Rows, row: dict[str, str], what: str, quiet: list[str]
+) -> None:
+    corpus = write_rows(GOOD, row, {**row, "id": "c"})
+    result = cli("synth", corpus, "-o", "out", "--fail-fast", *quiet)
+    assert result.exit_code == 7
+    last = result.stderr.splitlines()[-1]
+    assert last.startswith(f"ttsbatch: stopped (--fail-fast) at a row that {what}")
+    assert f"{corpus}:2 'b': " in last
+
+
 def test_json_prints_the_report_on_stdout(cli: Any, write_rows: Rows) -> None:
     result = cli("synth", write_rows(GOOD), "-o", "out", "--json", "--quiet")
     assert json.loads(result.stdout) == json.loads(Path("out/report.json").read_text("utf8"))

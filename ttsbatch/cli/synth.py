@@ -83,23 +83,29 @@ def _run(plan: RunPlan, out: str, as_json: bool, quiet: bool, timeline_file: Pat
     from ttsbatch.cli.tables import print_report
     from ttsbatch.pipeline import synthesize
     from ttsbatch.progress import make_progress
+    from ttsbatch.reasons import Reasons
+    from ttsbatch.sinks.remote import name_of
     from ttsbatch.stop import Stop
     from ttsbatch.timeline import Timeline
 
     timeline = Timeline() if timeline_file is not None else None
     progress = make_progress(sys.stderr, quiet)
-    stop = Stop()
+    stop, reasons = Stop(), Reasons()
     try:
         with stopped_by_signals(stop):
-            report = synthesize(plan, out, progress, stop, timeline=timeline)
+            report = synthesize(plan, out, progress, stop, timeline=timeline, reasons=reasons)
     finally:
         progress.close()
     if timeline is not None and timeline_file is not None:
         timeline.write(timeline_file)
     if not quiet:
         print_report(report, sys.stderr)
+        for line in reasons.lines(name_of(out)):
+            print(line, file=sys.stderr)
     if as_json:
         print(report.to_json(), end="")
+    if plan.output.fail_fast and (line := reasons.stop_line()):
+        print(line, file=sys.stderr)
     if stop.by_signal:
         print("ttsbatch: interrupted; the same command resumes", file=sys.stderr)
         return EXIT_INTERRUPTED

@@ -220,10 +220,7 @@ class _Corpus:
 
     def _is_kept(self, failure: Failure) -> bool:
         """Whether a finished row is only short of its reference, which may be back tomorrow."""
-        row, row_id = failure.row, failure.utterance_id
-        names_clip = isinstance(row, Mapping) and bool(row.get("ref_audio"))
-        is_away = names_clip and failure.reason in ("ref_missing", "ref_unreadable")
-        return is_away and row_id is not None and self._sink.has(row_id)
+        return is_kept(failure, self._sink.has)
 
     def _scan(self, warn: Callable[[str], None] | None) -> Iterator[Utterance | Failure]:
         return scan(
@@ -234,6 +231,14 @@ class _Corpus:
             warn=warn,
             references=self._references,
         )
+
+
+def is_kept(failure: Failure, has: Callable[[str], bool]) -> bool:
+    """Whether a rejected row stays as it was made: `has` knows it, and only its clip is away."""
+    row, row_id = failure.row, failure.utterance_id
+    names_clip = isinstance(row, Mapping) and bool(row.get("ref_audio"))
+    is_away = names_clip and failure.reason in ("ref_missing", "ref_unreadable")
+    return is_away and row_id is not None and has(row_id)
 
 
 def _say_what_is_lost(paths: list[str], progress: Progress) -> None:

@@ -195,6 +195,22 @@ def test_a_dry_run_writes_nothing(cli: Any, write_rows: Rows) -> None:
     assert not Path("out").exists()
 
 
+def test_a_dry_run_counts_what_is_finished_and_refuses_what_the_run_would(
+    cli: Any, write_rows: Rows
+) -> None:
+    corpus = write_rows(GOOD, {"id": "b", "text": "Good night."})
+    cli("synth", corpus, "-o", "out", "--limit", "1")
+    found = json.loads(cli("synth", corpus, "-o", "out", "--dry-run", "--json").stdout)
+    assert found["rows"] == {"in": 2, "good": 2, "rejected": 0, "finished": 1, "to_make": 1}
+    cli("synth", corpus, "-o", "out")
+    table = cli("synth", corpus, "-o", "out", "--dry-run").stdout.splitlines()
+    assert [line.split() for line in table[2:4]] == [["finished", "2"], ["to", "make", "0"]]
+    assert cli("synth", corpus, "-o", "out", "--dry-run", "--seed", "1").exit_code == 2
+    Path("foreign").mkdir()
+    Path("foreign/thesis.txt").touch()
+    assert cli("synth", corpus, "-o", "foreign", "--dry-run").exit_code == 6
+
+
 def test_rows_come_from_stdin(cli: Any, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "ttsbatch", "synth", "-", "-o", "out", "--quiet"]
     rows = json.dumps(GOOD) + "\n"

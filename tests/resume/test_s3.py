@@ -34,6 +34,7 @@ from ttsbatch.sinks import owner as owner_module
 from ttsbatch.sinks import store as store_module
 from ttsbatch.sinks.findings import DAMAGE
 from ttsbatch.sinks.parts import growth_part
+from ttsbatch.sinks.peek import peek
 from ttsbatch.sinks.remote import opened_for_reading, opened_for_writing
 from ttsbatch.sinks.shards import ShardSink
 from ttsbatch.sinks.stored import AudioReader
@@ -81,6 +82,19 @@ def local(corpus: Path) -> dict[str, tuple[dict[str, Any], bytes]]:
 
 def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(app, [str(a) for a in arguments])
+
+
+def test_dry_run_says_what_a_run_would_make_and_writes_nothing(s3: S3) -> None:
+    out = s3.new_out()
+    assert not peek(out, plan(), CARD).has("r0")
+    assert s3.objects(out) == {}
+    session(out, ROWS[:5])
+    before = s3.objects(out)
+    found = peek(out, plan(), CARD)
+    assert [found.is_finished(u) for u in ROWS] == [True] * 5 + [False] * 2
+    with pytest.raises(PlanError, match="seed was 0, now 1"):
+        peek(out, plan(seed=1), CARD)
+    assert s3.objects(out) == before
 
 
 def rows_of(s3: S3, out: str) -> dict[str, tuple[dict[str, Any], bytes]]:

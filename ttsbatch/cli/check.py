@@ -35,7 +35,7 @@ def survey(plan: RunPlan, as_json: bool, quiet: bool, out: str | None = None) ->
         plan: as for `synth`.
         as_json: print JSON in place of a table.
         quiet: no progress.
-        out: named in the table, where this is a dry run of `synth`.
+        out: where the rows would go, where this is a dry run of `synth`.
     """
     from ttsbatch.progress import make_progress
     from ttsbatch.survey import survey_corpus
@@ -43,7 +43,7 @@ def survey(plan: RunPlan, as_json: bool, quiet: bool, out: str | None = None) ->
     progress = make_progress(sys.stderr, quiet)
     try:
         progress.phase("checking rows")
-        found = survey_corpus(plan, progress.message)
+        found = survey_corpus(plan, progress.message, out)
     finally:
         progress.close()
     if as_json:
@@ -64,7 +64,8 @@ def _print(found: Survey, out: str | None) -> None:
     pairs = [
         ("model", found.model),
         ("rows", f"{found.num_rows:,}"),
-        ("to make", f"{found.num_good:,}"),
+        *([] if found.num_finished is None else [("finished", f"{found.num_finished:,}")]),
+        ("to make", f"{found.num_to_make:,}"),
         ("rejected", f"{found.num_rejected:,}"),
         ("audio", f"{found.audio_s / 3600:.2f} h (about)"),
         ("wall time", wall),

@@ -104,8 +104,8 @@ def _run(plan: RunPlan, out: str, as_json: bool, quiet: bool, timeline_file: Pat
             print(line, file=sys.stderr)
     if as_json:
         print(report.to_json(), end="")
-    if plan.output.fail_fast and (line := reasons.stop_line()):
-        print(line, file=sys.stderr)
+    if plan.output.fail_fast and (stopped_at := reasons.stop_line()):
+        print(stopped_at, file=sys.stderr)
     if stop.by_signal:
         print("ttsbatch: interrupted; the same command resumes", file=sys.stderr)
         return EXIT_INTERRUPTED

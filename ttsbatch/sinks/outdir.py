@@ -22,8 +22,12 @@ from ttsbatch.types import ModelCard
 _PACKAGES = ("numpy", "torch", "triton", "soundfile", "hibari-tts", "onnxruntime", "tokenizers")
 
 
-def claim_folder(out: Path) -> Path:
+def claim_folder(out: Path, make: bool = True) -> Path:
     """Create OUT and its ledger folder, or find that they are ours; returns the ledger folder.
+
+    Args:
+        out: the folder.
+        make: False: only see that they could be created.
 
     Raises:
         SinkError: a file, somebody else's folder, or not writable.
@@ -41,9 +45,13 @@ def claim_folder(out: Path) -> Path:
                 )
         elif out.exists():
             raise SinkError(f"{out}: is a file; expected a folder, or a name that is free")
-        ledger.mkdir(parents=True, exist_ok=True)
-        if not os.access(out, os.W_OK | os.X_OK):
-            raise SinkError(f"{out}: is not writable")
+        if make:
+            ledger.mkdir(parents=True, exist_ok=True)
+        there = next(p for p in (out, *out.absolute().parents) if p.exists())
+        if not there.is_dir():
+            raise SinkError(f"{there}: is a file; expected a folder")
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise SinkError(f"{there}: is not writable")
     except OSError as e:
         raise sink_error(e, out) from e
     return ledger

@@ -55,7 +55,7 @@ def opened_for_writing(out: Path | str, is_new: bool = True) -> Iterator[OpenOut
     store = Store(str(out))
     with tempfile.TemporaryDirectory(prefix="ttsbatch-") as scratch:
         folder = Path(scratch, "out")
-        _check_ours(store, is_new)
+        check_ours(store, is_new)
         owner = Owner(store)
         try:
             try:
@@ -103,7 +103,12 @@ def opened_for_reading(out: Path | str) -> Iterator[tuple[Path, Store | None]]:
         yield folder, store
 
 
-def _check_ours(store: Store, is_new: bool) -> None:
+def check_ours(store: Store, is_new: bool) -> None:
+    """See that a store holds a run, or with `is_new` nothing.
+
+    Raises:
+        SinkError: it holds something else, or does not answer.
+    """
     names = {entry.name for entry in store.list()} - {""}
     if "run.json" in names:
         return

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ttsbatch.cli.app import app
-from ttsbatch.errors import SinkError
+from ttsbatch.errors import PlanError, SinkError
 from ttsbatch.timeline import Timeline
 
 
@@ -48,6 +48,14 @@ def test_a_run_writes_the_stages_that_the_report_counts(
     for name in ("prepare", "decode", "encode"):
         busy_s = sum(s["dur"] for s in spans if s["name"] == name) / 1e6
         assert busy_s == pytest.approx(stages[name]["busy_seconds"])
+
+
+def test_folder_of_a_trace_is_there_or_is_the_output(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    Timeline.check_file(tmp_path / "t.json", str(out))
+    Timeline.check_file(out / "t.json", str(out))
+    with pytest.raises(PlanError, match=r"t\.json'; expected a file in a folder that exists"):
+        Timeline.check_file(out / "traces/t.json", str(out))
 
 
 def test_a_file_that_cannot_be_written_is_named(tmp_path: Path) -> None:

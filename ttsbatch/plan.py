@@ -224,10 +224,31 @@ def make_engine_plan(values: Mapping[str, Any]) -> EnginePlan:
     """
     v = {k: x for k, x in values.items() if x is not None}
     _choice(v, "dtype", ("auto", "float32", "bfloat16"))
+    gpu_numbers(v.get("device", "auto"))
     return EnginePlan(
         device=v.get("device", "auto"),
         dtype=v.get("dtype", "auto"),
         slots=_slots(v.get("slots")),
+    )
+
+
+def gpu_numbers(device: str) -> list[int]:
+    """The GPUs that a device name asks for; none for `auto` and `cpu`. Whether they're there is not
+    looked at.
+
+    Raises:
+        PlanError: not a device name, or a GPU twice.
+    """
+    if device in ("auto", "cpu"):
+        return []
+    numbers = device.removeprefix("cuda:").split(",") if device != "cuda" else ["0"]
+    is_named = device == "cuda" or device.startswith("cuda:")
+    if is_named and all(n.isascii() and n.isdigit() for n in numbers):
+        found = [int(n) for n in numbers]
+        if len(set(found)) == len(found):
+            return found
+    raise PlanError(
+        f"--device is {device!r}; expected auto, cpu, cuda, cuda:N or cuda:N,M, each number once"
     )
 
 

@@ -7,12 +7,14 @@ device did meanwhile is for a profiler.
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from ttsbatch.errors import SinkError
+from ttsbatch.errors import PlanError, SinkError
+from ttsbatch.uri import local_path
 
 PROCESS = 1  # the trace format wants a number
 
@@ -61,6 +63,25 @@ class Timeline:
             }
             for stage, thread, start_s, seconds in spans
         ]
+
+    @staticmethod
+    def check_file(file: Path, out: str) -> None:
+        """See that a trace could be written there, before a run that takes hours.
+
+        Args:
+            file: the trace to be.
+            out: the output of the run, which will be there by then.
+
+        Raises:
+            PlanError: no such folder, or not writable.
+        """
+        folder = local_path(out)
+        if folder is not None and file.parent.absolute() == folder.absolute():
+            return
+        if not file.parent.is_dir():
+            raise PlanError(f"--timeline is {str(file)!r}; expected a file in a folder that exists")
+        if not os.access(file if file.exists() else file.parent, os.W_OK):
+            raise PlanError(f"--timeline is {str(file)!r}; expected a file that can be written")
 
     def write(self, file: Path) -> None:
         """Write a Chrome trace, which chrome://tracing and ui.perfetto.dev open.

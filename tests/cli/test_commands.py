@@ -115,6 +115,23 @@ def test_check_of_a_good_corpus_exits_0(write_rows: Rows) -> None:
     assert run("check", write_rows({"text": "Yes."})).exit_code == 0
 
 
+@pytest.mark.parametrize("model", ["hibari", "random:qwen3-tts-0.6b-base", "random:voxcpm2"])
+@pytest.mark.parametrize("device", ["foo", "cuda:", "cuda:0,0", "cuda:²"])
+def test_name_of_no_device_is_a_bad_option_of_every_model(
+    write_rows: Rows, model: str, device: str
+) -> None:
+    result = run("check", write_rows({"text": "Yes."}), "--model", model, "--device", device)
+    assert result.exit_code == 2
+    assert f"--device is {device!r}; expected auto, cpu, cuda" in result.stderr
+
+
+def test_check_takes_devices_that_this_machine_lacks(write_rows: Rows) -> None:
+    corpus = write_rows({"text": "Yes.", "language": "en", "ref_audio": "r.wav"})
+    for device in ("cuda", "cuda:5", "cuda:0,7"):
+        result = run("check", corpus, "--model", "random:voxcpm2", "--device", device)
+        assert "device" not in result.stderr
+
+
 def test_models_lists_licence_size_and_rate() -> None:
     text = run("models").stdout
     for model in KNOWN_MODELS:

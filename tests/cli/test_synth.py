@@ -125,6 +125,8 @@ def test_json_prints_the_report_on_stdout(cli: Any, write_rows: Rows) -> None:
         (["rows.jsonl", "-o", "out", "--max-seconds", "3"], 2, ["--max-seconds"]),
         (["rows.jsonl", "-o", "out", "--voice", "Nobody"], 2, ["Nobody", "heart"]),
         (["rows.jsonl", "-o", "out", "--device", "cuda"], 2, ["--device", "cpu"]),
+        (["rows.jsonl", "-o", "out", "--device", "foo"], 2, ["'foo'", "cuda:N"]),
+        (["rows.jsonl", "-o", "out", "--timeline", "nowhere/t.json"], 2, ["nowhere/t.json"]),
         (["rows.jsonl", "-o", "out", "--slots", "none"], 2, ["--slots", "auto"]),
         (["rows.jsonl", "-o", "out", "--save-codes"], 2, ["--save-codes"]),
         (["rows.jsonl", "-o", "out", "--nonsense"], 2, ["--nonsense"]),
@@ -144,6 +146,8 @@ def test_what_cannot_start_exits_with_its_code_and_says_why(
     assert [w for w in words if w not in result.stderr] == []
     assert "Traceback" not in result.stderr
     assert not Path("out/audio").exists()
+    if code == 2:
+        assert not Path("out").exists()
 
 
 def test_an_engine_error_exits_5(cli: Any, write_rows: Rows) -> None:

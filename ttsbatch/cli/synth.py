@@ -71,6 +71,10 @@ def synth(
     plan, folder = o.plan_from({**options, **locals()})
     if folder is None:
         raise PlanError("no output folder given; expected -o OUT")
+    if timeline is not None:
+        from ttsbatch.timeline import Timeline
+
+        Timeline.check_file(timeline, folder)
     if dry_run:
         from ttsbatch.cli.check import survey
 

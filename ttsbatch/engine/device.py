@@ -5,12 +5,9 @@ from __future__ import annotations
 import torch
 
 from ttsbatch.errors import EngineError, PlanError
-from ttsbatch.plan import EnginePlan
+from ttsbatch.plan import EnginePlan, gpu_numbers
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
-
-EXPECTED = "expected auto, cpu, cuda, cuda:N or cuda:N,M"
 
 
 def choose_devices(plan: EnginePlan) -> tuple[list[torch.device], torch.dtype]:
@@ -23,19 +20,12 @@ def choose_devices(plan: EnginePlan) -> tuple[list[torch.device], torch.dtype]:
     name = plan.device
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    if name == "cuda":
-        name = "cuda:0"
     devices = [torch.device("cpu")]
-    if name.startswith("cuda:"):
-        numbers = name.removeprefix("cuda:").split(",")
-        if not all(n.isdigit() for n in numbers) or len(set(numbers)) < len(numbers):
-            raise PlanError(f"--device is {plan.device!r}; {EXPECTED}")
+    if numbers := gpu_numbers(name):
         found = torch.cuda.device_count() if torch.cuda.is_available() else 0
-        if max(map(int, numbers)) >= found:
+        if max(numbers) >= found:
             raise EngineError(f"--device is {plan.device!r}; found {found} CUDA devices")
-        devices = [torch.device("cuda", int(n)) for n in numbers]
-    elif name != "cpu":
-        raise PlanError(f"--device is {plan.device!r}; {EXPECTED}")
+        devices = [torch.device("cuda", n) for n in numbers]
     if plan.dtype == "auto":
         return devices, torch.bfloat16 if devices[0].type == "cuda" else torch.float32
     return devices, DTYPES[plan.dtype]

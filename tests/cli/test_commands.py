@@ -148,6 +148,20 @@ def test_voices_of_the_embedded_model() -> None:
     assert (card["voices"], card["languages"], card["options"]) == (["heart"], ["en"], [])
 
 
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("qwen3-tts-1.7b-base", "each row needs a ref_audio"),
+        ("qwen3-tts-1.7b-voicedesign", "a row can describe one in instruct, else the model"),
+        ("voxcpm2", "a row can describe one in instruct or clone a ref_audio, else the model"),
+    ],
+)
+def test_voices_of_a_model_without_names_says_where_a_voice_comes_from(
+    model: str, said: str
+) -> None:
+    assert f"voices       none of its own; {said}" in run("voices", f"random:{model}").stdout
+
+
 def test_voices_of_an_unknown_model_exits_4() -> None:
     result = run("voices", "./nowhere")
     assert result.exit_code == 4

@@ -41,7 +41,9 @@ def voices(
     elif card.needs_reference:
         spoken = "none of its own; each row needs a ref_audio"
     else:
-        spoken = "none of its own; each row describes one in instruct"
+        ways = {"instruct": "describe one in instruct", "ref_audio": "clone a ref_audio"}
+        can = " or ".join(way for field, way in ways.items() if field in card.options)
+        spoken = f"none of its own; a row can {can}, else the model chooses"
     print(f"{card.name}: {card.family}, {size(card.num_parameters)} parameters, {card.licence}")
     print(f"sample rate  {card.sample_rate_hz:,} Hz")
     print(f"voices       {spoken}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -13,7 +14,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from ttsbatch import __version__, recipe
+from ttsbatch.cli import tables
 from ttsbatch.cli.app import app
+from ttsbatch.cli.check import audio_length, disk_size
 from ttsbatch.models.known import KNOWN_MODELS
 
 Rows = Callable[..., Path]
@@ -130,6 +133,51 @@ def test_check_takes_devices_that_this_machine_lacks(write_rows: Rows) -> None:
     for device in ("cuda", "cuda:5", "cuda:0,7"):
         result = run("check", corpus, "--model", "random:voxcpm2", "--device", device)
         assert "device" not in result.stderr
+
+
+def test_small_corpora_are_told_in_small_units(write_rows: Rows) -> None:
+    text = run("check", write_rows({"text": "Good morning to all of you."})).stdout
+    found = dict(line.split("  ", 1) for line in text.splitlines())
+    assert re.fullmatch(r" *[1-3]\.\d s \(about\)", found["audio"])
+    assert found["wall time"] == "under 1 s"
+    assert re.fullmatch(r" *\d\d+\.\d kB \(about\)", found["disk"])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0.0 s"), (99.94, "99.9 s"), (270, "4.5 min"), (24400, "6.78 h")]
+)
+def test_length_of_audio(seconds: float, text: str) -> None:
+    assert audio_length(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "text"),
+    [(4200, "4.2 kB"), (123_400_000, "123.4 MB"), (5_678_000_000, "5.678 GB")],
+)
+def test_size_on_the_disk(num_bytes: int, text: str) -> None:
+    assert disk_size(num_bytes) == text
+
+
+@pytest.mark.parametrize(
+    "command", [["models"], ["voices", "random:voxcpm2"], ["voices", "hibari"]], ids=" ".join
+)
+def test_tables_fit_a_terminal_of_80_columns_and_break_no_word(
+    command: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    piped = run(*command).stdout
+    monkeypatch.setattr(tables, "_columns", lambda: 80)
+    shown = run(*command).stdout
+    assert max(map(len, shown.splitlines())) <= 80
+    assert shown.split() == piped.split()
+
+
+@pytest.mark.parametrize(
+    "command", [c.name or c.callback.__name__ for c in app.registered_commands]
+)
+def test_help_at_80_columns_cuts_no_option(command: str) -> None:
+    done = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "80"})
+    assert done.exit_code == 0
+    assert "…" not in done.stdout
 
 
 def test_models_lists_licence_size_and_rate() -> None:

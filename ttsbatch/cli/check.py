@@ -60,16 +60,16 @@ def _print(found: Survey, out: str | None) -> None:
     if found.wall_s is None:
         wall = "not known for this model; synth --limit 100 measures it"
     else:
-        wall = f"{clock(found.wall_s)} (about)"
+        wall = f"{clock(found.wall_s)} (about)" if found.wall_s >= 1 else "under 1 s"
     pairs = [
         ("model", found.model),
         ("rows", f"{found.num_rows:,}"),
         *([] if found.num_finished is None else [("finished", f"{found.num_finished:,}")]),
         ("to make", f"{found.num_to_make:,}"),
         ("rejected", f"{found.num_rejected:,}"),
-        ("audio", f"{found.audio_s / 3600:.2f} h (about)"),
+        ("audio", f"{audio_length(found.audio_s)} (about)"),
         ("wall time", wall),
-        ("disk", f"{found.disk_bytes / 1e9:.3f} GB (about)"),
+        ("disk", f"{disk_size(found.disk_bytes)} (about)"),
     ]
     if out is not None:
         pairs.append(("output", f"{out} (dry run: nothing is written)"))
@@ -80,3 +80,17 @@ def _print(found: Survey, out: str | None) -> None:
             print(f"  {failure.source}:{failure.line}: {failure.message}")
         if rejects.count > len(rejects.examples):
             print("  ...")
+
+
+def audio_length(seconds: float) -> str:
+    """Seconds in the unit that suits them: `12.3 s`, `4.5 min`, `6.78 h`."""
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 6000 else f"{seconds / 3600:,.2f} h"
+
+
+def disk_size(num_bytes: int) -> str:
+    """Bytes in the unit that suits them: `4.2 kB`, `123.4 MB`, `5.678 GB`."""
+    if num_bytes < 1e6:
+        return f"{num_bytes / 1e3:.1f} kB"
+    return f"{num_bytes / 1e6:.1f} MB" if num_bytes < 1e9 else f"{num_bytes / 1e9:,.3f} GB"

@@ -29,7 +29,7 @@ class To(StrEnum):
 
 def export(
     out: Annotated[str, typer.Argument(help="The output folder of a run, or its URI.")],
-    to: Annotated[To, typer.Option("--to", help="The form.")],
+    to: Annotated[To, typer.Option("--to", metavar="FORM", help=f"{', '.join(To)}.")],
     path: Annotated[
         Path, typer.Option("--out", "-o", help="A new folder, there once the export is whole.")
     ],
@@ -52,7 +52,7 @@ def export(
     ] = False,
     shard_size: Annotated[
         int | None,
-        typer.Option(help="Rows per shard, where there are shards; 1000.", min=1),
+        typer.Option(metavar="N", help="Rows per shard, where there are shards; 1000.", min=1),
     ] = None,
     as_json: AsJson = False,
     quiet: IsQuiet = False,

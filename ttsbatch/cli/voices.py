@@ -18,6 +18,7 @@ def voices(
 ) -> None:
     """List the voices, languages and row fields of a model."""
     from ttsbatch.cli.models import size
+    from ttsbatch.cli.tables import print_pairs
     from ttsbatch.models import open_card
 
     card = open_card(model)
@@ -45,7 +46,11 @@ def voices(
         can = " or ".join(way for field, way in ways.items() if field in card.options)
         spoken = f"none of its own; a row can {can}, else the model chooses"
     print(f"{card.name}: {card.family}, {size(card.num_parameters)} parameters, {card.licence}")
-    print(f"sample rate  {card.sample_rate_hz:,} Hz")
-    print(f"voices       {spoken}")
-    print(f"languages    {', '.join(card.languages)}")
-    print(f"row options  {', '.join(sorted(card.options)) or 'none'}")
+    print_pairs(
+        [
+            ("sample rate", f"{card.sample_rate_hz:,} Hz"),
+            ("voices", spoken),
+            ("languages", ", ".join(card.languages)),
+            ("row options", ", ".join(sorted(card.options)) or "none"),
+        ]
+    )

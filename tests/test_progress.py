@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import time
 
 import pytest
@@ -69,6 +70,21 @@ def test_a_terminal_gets_a_bar_with_the_same_figures(monkeypatch: pytest.MonkeyP
     assert "a [word] of warning" in text
     assert "6/10 rows" in text
     assert "4 rejected  1 failed  1 flagged" in text
+
+
+def test_bar_leaves_room_for_the_echo_of_ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "80")
+    stream = Terminal()
+    bar = make_progress(stream, quiet=False)
+    tally = half_done()
+    tally.rows = 1_234_567  # with its trouble this is wider than the screen
+    bar.update(tally)
+    bar.close()
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue()).splitlines()
+    shown = [line for line in lines if "1,234,567" in line]
+    assert shown
+    assert max(map(len, shown)) == 77
 
 
 def test_quiet_shows_messages_only() -> None:

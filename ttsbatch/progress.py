@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress as RichBar
 
 LINE_EVERY_S = 5.0
+ECHO_COLUMNS = 3  # ^C, and the cursor
 
 
 @dataclass(slots=True)
@@ -204,15 +206,29 @@ class Bar:
             self._shows_status = False
 
     def _new_bar(self) -> RichBar:
+        from rich.console import RenderableType
+        from rich.constrain import Constrain
         from rich.progress import BarColumn, Progress, TextColumn
 
-        return Progress(
+        console = self._console
+
+        class Narrow(Progress):
+            """Leaves room for the ^C that a terminal echoes.
+
+            On the next line it would push down a bar as wide as the screen, which then stays.
+            """
+
+            def get_renderables(self) -> Iterator[RenderableType]:
+                for renderable in super().get_renderables():
+                    yield Constrain(renderable, console.width - ECHO_COLUMNS)
+
+        return Narrow(
             BarColumn(bar_width=24),
             TextColumn("{task.fields[rows]}"),
             TextColumn("[cyan]{task.fields[speed]}"),
             TextColumn("{task.fields[eta]}"),
             TextColumn("[yellow]{task.fields[trouble]}"),
-            console=self._console,
+            console=console,
         )
 
 

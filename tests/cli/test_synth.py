@@ -16,7 +16,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 import ttsbatch.pipeline
+import ttsbatch.progress
 from tests.fake_speaker import FakeSpeaker
+from tests.test_pipeline import Watcher
 from ttsbatch.cli.app import app
 from ttsbatch.types import Demand
 
@@ -241,6 +243,28 @@ def test_ctrl_c_finishes_what_is_in_flight_exits_130_and_the_next_run_makes_the_
     assert 0 < len(made) < 60
     assert cli("synth", "rows.jsonl", "-o", "out").exit_code == 0
     assert len(Path("out/manifest.jsonl").read_text("utf8").splitlines()) == 60
+
+
+@pytest.mark.parametrize("command", ["synth", "redo"])
+def test_a_signal_is_told_of_through_the_progress_that_is_on_the_screen(
+    cli: Any, write_rows: Rows, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    corpus, watcher = write_rows(GOOD), Watcher()
+    cli("synth", corpus, "-o", "out")
+
+    def interrupt(segment: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def open_speaker(card: Any, plan: Any, keep_codes: bool, demand: Demand) -> FakeSpeaker:
+        return FakeSpeaker(card, on_spoken=interrupt)
+
+    monkeypatch.setattr(ttsbatch.pipeline, "open_speaker", open_speaker)
+    monkeypatch.setattr(ttsbatch.progress, "make_progress", lambda stream, quiet: watcher)
+    arguments = [corpus, "-o", "other"] if command == "synth" else ["out", "--id", "a"]
+    result = cli(command, *arguments)
+    assert result.exit_code == 130
+    assert watcher.messages == ["ttsbatch: finishing the rows in flight; once more ends at once"]
+    assert "in flight" not in result.stderr
 
 
 def test_a_row_without_any_audio_is_tried_again_and_then_fails(

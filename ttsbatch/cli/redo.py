@@ -52,7 +52,7 @@ def redo(
     progress = make_progress(sys.stderr, quiet)
     stop = Stop()
     try:
-        with stopped_by_signals(stop):
+        with stopped_by_signals(stop, progress.message):
             what = Redo(tuple(dict.fromkeys(ids)), seed, segment)
             redone = redo_rows(out, what, progress, stop, engine)
     finally:

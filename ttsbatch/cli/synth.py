@@ -96,7 +96,7 @@ def _run(plan: RunPlan, out: str, as_json: bool, quiet: bool, timeline_file: Pat
     progress = make_progress(sys.stderr, quiet)
     stop, reasons = Stop(), Reasons()
     try:
-        with stopped_by_signals(stop):
+        with stopped_by_signals(stop, progress.message):
             report = synthesize(plan, out, progress, stop, timeline=timeline, reasons=reasons)
     finally:
         progress.close()

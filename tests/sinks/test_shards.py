@@ -5,17 +5,20 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import soundfile
 
-from tests.sinks.fake_run import CARD, audio, content, failure, manifest, plan, record, run
+from tests.sinks.fake_run import CARD, audio, content, failure, manifest, plan, record, redo, run
 from tests.sinks.fake_run import utterance as row
 from ttsbatch.errors import PlanError, SinkError
 from ttsbatch.sinks.shards import ShardSink
+from ttsbatch.types import Failure
 
 ROWS = [row(f"r{i}") for i in range(8)]
 
@@ -147,6 +150,28 @@ def test_settings_may_change_while_nothing_is_made(tmp_path: Path) -> None:
     run(tmp_path, [], [failure(1)])
     assert len(run(tmp_path, ROWS, seed=5)) == len(ROWS)
     assert json.loads((tmp_path / "run.json").read_text("utf8"))["settings"]["seed"] == 5
+
+
+def test_run_json_takes_the_plan_of_the_last_session_that_wrote(tmp_path: Path) -> None:
+    def kept() -> dict[str, Any]:
+        return json.loads((tmp_path / "run.json").read_text("utf8"))["plan"]
+
+    run(tmp_path, ROWS)
+    first = content(tmp_path)
+    run(tmp_path, ROWS, device="cuda", shard_size=9)  # nothing to do
+    with pytest.raises(OSError, match="gone"):
+        run(tmp_path, ROWS, _unreadable(), map=["text=said"])
+    redo(tmp_path, ROWS[:1], device="cuda")
+    assert content(tmp_path)["run.json"] == first["run.json"]
+    run(tmp_path, ROWS, map=["text=said"], device="cuda")
+    assert (kept()["corpus"]["mapping"], kept()["engine"]["device"]) == ({"text": "said"}, "cuda")
+    run(tmp_path, [*ROWS, row("later")], map=["text=said"], device="cpu")
+    assert kept()["engine"]["device"] == "cpu"
+
+
+def _unreadable() -> Iterator[Failure]:
+    yield failure(1)
+    raise OSError("gone")
 
 
 def test_second_writer_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:

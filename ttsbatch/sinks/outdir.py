@@ -107,11 +107,21 @@ def _show(value: Any) -> str:
     return "not given" if value is None else json.dumps(value, ensure_ascii=False)
 
 
-def run_json(plan: RunPlan, card: ModelCard, settings: Mapping[str, Any]) -> bytes:
-    """The content of run.json: plan, settings, model and versions."""
+def plan_of(run: Mapping[str, Any]) -> RunPlan | None:
+    """The plan of a run.json; None where this version cannot read it."""
+    try:
+        return RunPlan.from_json(run.get("plan"))
+    except PlanError:
+        return None
+
+
+def run_json(
+    plan: RunPlan, card: ModelCard, settings: Mapping[str, Any], created: str | None = None
+) -> bytes:
+    """The content of run.json: plan, settings, model and versions; `created`: None is now."""
     run = {
         "ttsbatch": __version__,
-        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "created": created or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "model": {
             "name": card.name,
             "family": card.family,

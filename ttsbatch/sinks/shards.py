@@ -35,7 +35,8 @@ from ttsbatch.sinks.lock import OutLock
 from ttsbatch.sinks.manifest import manifest_line
 from ttsbatch.sinks.mirror import Mirror, NoMirror
 from ttsbatch.sinks.names import NameBook
-from ttsbatch.sinks.outdir import check_settings, claim_folder, read_run, run_json
+from ttsbatch.sinks.outdir import check_settings, claim_folder, read_run
+from ttsbatch.sinks.run_file import RunFile
 from ttsbatch.sinks.totals import Spent, Totals
 from ttsbatch.sinks.writer import GroupWriter
 from ttsbatch.types import Failure, ModelCard, ShardRecord, Utterance
@@ -111,8 +112,8 @@ class ShardSink:
         self._lock.sign()
         self._temp_folder.mkdir(exist_ok=True)
         remove_files([p for p in self._temp_folder.iterdir() if p.is_file()], self._temp_folder)
-        if run is None or run["settings"] != settings:  # new, or nothing made with the old ones
-            replace_file(self.out / "run.json", run_json(plan, card, settings), self._temp_folder)
+        self._run_file = RunFile(self.out, self._temp_folder, plan, card)
+        self._run_file.begin(run, settings)
         for name in ("manifest.jsonl", "failures.jsonl"):
             if not (self.out / name).exists():
                 write_file(self.out / name, b"")
@@ -251,6 +252,7 @@ class ShardSink:
             if failure.reason != "duplicate_id":
                 self._withdraw_later(failure.utterance_id)
             yield failure
+        self._run_file.corpus_is_read()
         self._withdraw()  # before their lines get their name: an id missing is no id doubled
 
     def fail(self, failure: Failure) -> None:
@@ -294,6 +296,7 @@ class ShardSink:
         Raises:
             SinkError: this or an earlier row could not be written.
         """
+        self._run_file.row_comes()
         self._writer.put((record, spent), record.samples.nbytes)
 
     def flush(self) -> None:

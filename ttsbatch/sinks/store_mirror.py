@@ -102,7 +102,7 @@ class StoreMirror:
     def rejected(self) -> None:
         """Put failures.jsonl, once the store's ledger has no row that it rejects."""
         self.settle()
-        self._put_tops(["failures.jsonl"])
+        self._put_tops(["run.json", "failures.jsonl"])
 
     def committed(self) -> None:
         """Queue new files and the growth of the logs; a base where the logs were rewritten."""

@@ -9,9 +9,10 @@ from typing import Any
 
 from ttsbatch.corpus.open import STDIN, expand
 from ttsbatch.corpus.scan import scan
-from ttsbatch.errors import TTSBatchError
+from ttsbatch.errors import SinkError, TTSBatchError
 from ttsbatch.models import open_card
 from ttsbatch.plan import RunPlan
+from ttsbatch.report import load_report
 from ttsbatch.sinks.findings import DAMAGE, UNFINISHED, Findings
 from ttsbatch.sinks.keys import content_key, settings_fingerprint
 from ttsbatch.sinks.ledger import key_hash
@@ -29,7 +30,7 @@ class Verification:
     num_rejected: int
     num_failed: int
     findings: Findings
-    num_in: int | None = None  # None: the input was not read
+    num_in: int | None = None  # None: the input was not read, nor counted by the last run
     notes: list[str] = field(default_factory=list)  # what could not be checked, and why
 
     @property
@@ -89,8 +90,26 @@ def _verify(output: OutputCheck, name: str) -> Verification:
     try:
         _InputCheck(output, found).run()
     except TTSBatchError as e:
-        found.notes.append(f"not compared with all of the input: {e}")
+        message = f"not compared with all of the input: {e}"
+        output.findings.add("not_compared", None, message)
+        _add_left(output)
     return found
+
+
+def _add_left(output: OutputCheck) -> dict[str, int] | None:
+    """Add the rows that the last run left; returns its counts, or None where it has none."""
+    try:
+        counts = load_report(output.out).values["utterances"]
+        kinds = ("in", "made", "rejected", "failed")
+        num_in, made, rejected, failed = (int(counts[kind]) for kind in kinds)
+    except (SinkError, KeyError, TypeError, ValueError):
+        return None
+    if output.killed:  # the report is of an earlier session
+        return None
+    if (left := num_in - made - rejected - failed) > 0:
+        message = f"{left:,} of {num_in:,} rows are not made yet, by the report of the last run"
+        output.findings.add("missing", None, message, left)
+    return {"in": num_in, "made": made, "rejected": rejected, "failed": failed}
 
 
 class _InputCheck:
@@ -107,7 +126,7 @@ class _InputCheck:
         run_plan = RunPlan.from_json(self._output.run.get("plan"))
         plan = run_plan.corpus
         if STDIN in plan.sources:
-            self._found.notes.append("not compared with the input: it came from stdin")
+            self._compare_counts()
             return
         sources = {file.source for file in expand(plan.sources)}
         num_rows = 0
@@ -123,6 +142,29 @@ class _InputCheck:
                 num_rows += self._compare(row, is_beyond)
         self._found.num_in = num_rows
         self._name_the_rest(sources)
+
+    def _compare_counts(self) -> None:
+        """Of an input that came from stdin and is gone: what the last run counted of it."""
+        counts = _add_left(self._output)
+        if counts is None:
+            message = "the input came from stdin, and the last session did not live to count it"
+            self._add("not_compared", None, message)
+            return
+        found = self._found
+        found.num_in = counts["in"]
+        found.notes.append(
+            "the input came from stdin: compared with the counts of the last run, not row by row"
+        )
+        if (lost := counts["made"] - found.num_made) > 0:
+            message = f"{lost:,} rows that the last run made are not in manifest.jsonl"
+            self._add("missing", None, message, lost)
+        there = (found.num_rejected, found.num_failed)
+        if there != (counts["rejected"], counts["failed"]):
+            message = (
+                f"failures.jsonl has {there[0]:,} rejected and {there[1]:,} failed rows; the last "
+                f"run counted {counts['rejected']:,} and {counts['failed']:,}"
+            )
+            self._add("not_compared", None, message)
 
     def _is_any_left(self) -> bool:
         return self._output.is_any_unseen or bool(self._failed) or self._rejected.total() > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import io
 import json
 import os
 import shutil
@@ -18,10 +19,12 @@ from tests.fake_speaker import FakeSpeaker
 from tests.resume.test_kills import killed
 from tests.sinks.fake_run import content, failure, run, utterance
 from ttsbatch.cli.app import app
+from ttsbatch.errors import CorpusError
 from ttsbatch.pipeline import synthesize
 from ttsbatch.plan import make_plan
 from ttsbatch.progress import make_progress
 from ttsbatch.sinks import verify as sink_verify
+from ttsbatch.sinks.failures import failure_line
 from ttsbatch.stop import Stop
 from ttsbatch.types import ModelCard
 
@@ -45,6 +48,14 @@ def look(out: Path, exit_code: int) -> dict[str, Any]:
     assert result.exit_code == exit_code, result.stdout + result.stderr
     assert ("damaged" in result.stderr) == (exit_code == 6)
     return json.loads(result.stdout)
+
+
+def look_inside(out: Path, exit_code: int) -> dict[str, Any]:
+    """As `look`, of an output whose corpus never was a file: what else is found."""
+    found = look(out, exit_code or 7)
+    assert "c.jsonl: no such file" in str(found["findings"].pop("not_compared"))
+    assert exit_code or not found["findings"]
+    return found
 
 
 def named(found: dict[str, Any], kind: str) -> list[str | None]:
@@ -262,19 +273,81 @@ def test_rows_beyond_a_first_limit_count_where_a_later_session_made_them(
     assert named(look(out, 6), "file_missing") == ["r7"]
 
 
-def test_input_that_is_gone_is_said_and_no_error(out: Path, tmp_path: Path) -> None:
+def test_rows_of_an_interrupted_run_that_has_no_limit_any_more_are_missing(
+    make: Callable[..., Path], write_rows: Rows
+) -> None:
+    corpus = write_rows(*SPOKEN)
+    make(corpus, limit=2)
+    found = look(make(corpus, stop_after=3), 7)
+    assert found["utterances"] == {"in": 8, "made": 5, "rejected": 0, "failed": 0, "missing": 3}
+    assert named(found, "missing") == ["r5", "r6", "r7"]
+    assert look(make(corpus), 0)["utterances"]["in"] == 8
+
+
+@pytest.fixture
+def pipe(make: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Path]:
+    """Runs rows that come from stdin."""
+
+    def pipe(rows: list[dict[str, Any]], **values: Any) -> Path:
+        lines = io.BytesIO("".join(json.dumps(row) + "\n" for row in rows).encode())
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(lines))
+        return make("-", **values)
+
+    return pipe
+
+
+def test_rows_from_stdin_that_an_interrupted_run_left_are_missing(
+    pipe: Callable[..., Path],
+) -> None:
+    found = look(pipe(ALL, stop_after=3), 7)
+    assert found["utterances"] == {"in": 11, "made": 3, "rejected": 2, "failed": 0, "missing": 6}
+    text = call(pipe(ALL, stop_after=2)).stdout
+    assert "missing   4" in text
+    assert "not all of the input" in text
+    found = look(pipe(ALL), 0)
+    assert found["utterances"] == {"in": 11, "made": 8, "rejected": 2, "failed": 1, "missing": 0}
+    assert ["not row by row" in note for note in found["notes"]] == [True]
+
+
+def test_rows_from_stdin_that_nothing_counts_are_not_called_good(pipe: Callable[..., Path]) -> None:
+    out = pipe(SPOKEN)
+    (out / "failures.jsonl").write_bytes(failure_line(failure(9)))
+    assert "counted 0 and 0" in str(look(out, 7)["findings"]["not_compared"])
+    (out / "failures.jsonl").write_text("")
+    (out / "ledger/session.json").write_text("{}")
+    found = look(out, 7)
+    assert list(found["findings"]) == ["not_compared"]
+    assert "not compared with the input" in call(out).stdout
+
+
+def test_input_that_is_gone_is_said_and_not_called_good(out: Path, tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").unlink()
-    found = look(out, 0)
-    assert found["utterances"]["in"] is None
-    assert ["no such file" in note for note in found["notes"]] == [True]
-    assert "rows in   not known" in call(out).stdout
+    found = look(out, 7)
+    assert (found["ok"], found["utterances"]["in"]) == (False, None)
+    assert list(found["findings"]) == ["not_compared"]
+    assert "no such file" in str(found["findings"]["not_compared"]["examples"])
+    text = call(out).stdout
+    assert "rows in   not known" in text
+    assert "not compared with the input" in text
+    assert "all good" not in text
+    wav(out, "r4").unlink()
+    assert named(look(out, 6), "file_missing") == ["r4"]
 
 
-def test_plan_of_another_version_is_said_and_no_error(out: Path) -> None:
+def test_rows_left_of_an_input_that_is_gone_are_counted(
+    make: Callable[..., Path], write_rows: Rows
+) -> None:
+    corpus = write_rows(*SPOKEN)
+    out = make(corpus, stop_after=3)
+    corpus.unlink()
+    assert look(out, 7)["utterances"]["missing"] == 5
+
+
+def test_plan_of_another_version_is_said_and_not_called_good(out: Path) -> None:
     run_json = json.loads((out / "run.json").read_text("utf8"))
     run_json["plan"]["corpus"]["later"] = 1
     (out / "run.json").write_text(json.dumps(run_json))
-    assert ["later" in note for note in look(out, 0)["notes"]] == [True]
+    assert "later" in str(look(out, 7)["findings"]["not_compared"])
 
 
 def test_rows_of_a_file_that_run_json_does_not_name_are_said(
@@ -283,21 +356,50 @@ def test_rows_of_a_file_that_run_json_does_not_name_are_said(
     make(write_rows(*SPOKEN[:3]))
     out = make(write_rows(*SPOKEN[3:], name="more.jsonl"))
     found = look(out, 0)
-    assert found["utterances"]["in"] == 3
-    assert ["more.jsonl" in note for note in found["notes"]] == [True]
+    assert found["utterances"]["in"] == 5
+    assert ["rows.jsonl" in note for note in found["notes"]] == [True]
+
+
+def test_run_json_names_the_corpus_and_the_columns_of_the_last_run_that_could_read_them(
+    make: Callable[..., Path], tmp_path: Path
+) -> None:
+    corpus, renamed = tmp_path / "rows.csv", tmp_path / "renamed.csv"
+    corpus.write_text("id,sentence\na,One row.\nb,Another row.\n")
+    with pytest.raises(CorpusError, match="text"):
+        make(corpus)
+    out = make(corpus, map=["text=sentence"])
+    assert look(out, 0)["utterances"]["in"] == 2
+    before = content(out)
+    with pytest.raises(CorpusError, match="text"):
+        make(corpus)
+    assert content(out)["run.json"] == before["run.json"]
+    make(corpus, map=["text=sentence"], slots=3)
+    assert content(out) == before
+    corpus.rename(renamed)
+    make(renamed, map=["text=sentence"])
+    assert look(out, 0)["utterances"]["in"] == 2
+    plan, created = (
+        json.loads((out / "run.json").read_text("utf8"))[name] for name in ("plan", "created")
+    )
+    assert plan["corpus"]["sources"] == [str(renamed)]
+    assert created == json.loads(before["run.json"][0])["created"]
+    renamed.write_text(renamed.read_text("utf8") + "c,A third row.\n")
+    make(renamed, map=["text=sentence"], slots=3)
+    plan = json.loads((out / "run.json").read_text("utf8"))["plan"]
+    assert plan["engine"]["slots"] == 3
 
 
 def test_codes_are_checked_against_the_manifest(tmp_path: Path) -> None:
     out = tmp_path / "out"
     run(out, [utterance(f"r{i}") for i in range(4)], codes=True)
-    assert look(out, 0)["utterances"]["made"] == 4
+    assert look_inside(out, 0)["utterances"]["made"] == 4
     codes = out / "codes/shard-00000"
     np.save(codes / "r0.npy", np.zeros((2, 2), np.int16))
     np.save(codes / "r1.npy", np.zeros((3, 2), np.int32))
     os.truncate(codes / "r2.npy", 130)
     (out / "codes/shard-00001/r3.npy").unlink()
     (codes / "stray.npy").write_bytes(b"x")
-    found = look(out, 6)
+    found = look_inside(out, 6)
     assert named(found, "wrong_codes") == ["r0", "r1"]
     assert named(found, "torn_file") == ["r2"]
     assert named(found, "file_missing") == ["r3"]
@@ -322,12 +424,12 @@ def test_what_a_killed_session_leaves_is_no_damage(
         ):
             break
         is_signed = (out / "ledger/session.json").exists()
-        found = look(out, 7 if call(out).exit_code else 0)
+        found = look_inside(out, 7)
         assert not any(f["damage"] for f in found["findings"].values()), f"killed at write {at}"
         assert is_signed == any("killed" in note for note in found["notes"])
         kinds |= set(found["findings"])
         run(out, edited, [failure(90)], codes=True, layout=layout)
-        assert look(out, 0)["utterances"]["made"] == 6
+        assert look_inside(out, 0)["utterances"]["made"] == 6
         shutil.rmtree(out)
     assert at > 30
     assert kinds == {"leftover"} | (set() if layout == "dir" else {"unpublished"})

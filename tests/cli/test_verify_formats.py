@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.cli.test_verify import look, named
+from tests.cli.test_verify import look_inside as look
+from tests.cli.test_verify import named
 from tests.sinks.fake_run import manifest, run, utterance
 from ttsbatch.audio.formats import FORMATS
 from ttsbatch.sinks import tar as tar_files

@@ -22,7 +22,7 @@ def verify(
 ) -> None:
     """Check files, manifest, ledger and failures against each other and the input.
 
-    Reads only. Exits 6 if the output is damaged, 7 if only rows are missing.
+    Reads only. Exits 6 if the output is damaged, 7 if only rows are missing, or may be.
     """
     from ttsbatch.verify import verify_run
 
@@ -42,6 +42,8 @@ def _print(found: Verification) -> None:
 
     if found.num_damaged:
         verdict = "damaged"
+    elif set(found.findings.by_kind) == {"not_compared"}:
+        verdict = "whole, but not compared with the input"
     elif found.num_unfinished:
         verdict = "whole, but not all of the input"
     else:

@@ -23,6 +23,7 @@ DAMAGE = {
 
 UNFINISHED = {
     "missing": "rows of the input that are not there yet",
+    "not_compared": "input that could not be read, so that rows of it may be missing",
     "changed": "rows of the input that were edited since",
     "not_in_input": "rows that the input does not have any more",
     "unpublished": "rows of a shard that the next run publishes",
@@ -58,11 +59,11 @@ class Findings:
 
     by_kind: dict[str, Found] = field(default_factory=dict)
 
-    def add(self, kind: str, id: str | None, message: str) -> None:
-        """Take down one finding."""
+    def add(self, kind: str, id: str | None, message: str, count: int = 1) -> None:
+        """Take down one finding, or one that stands for `count` rows."""
         found = self.by_kind.setdefault(kind, Found())
-        found.count += 1
-        if found.count <= MAX_EXAMPLES:
+        found.count += count
+        if len(found.examples) < MAX_EXAMPLES:
             found.examples.append(Finding(kind, id, message))
 
     def count(self, kinds: Iterable[str]) -> int:

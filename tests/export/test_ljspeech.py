@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.export.conftest import ROWS, as_format, export, samples
+from tests.export.conftest import ROWS, as_format, call, export, manifest, samples
 from ttsbatch.export.ljspeech import one_field
 
 
@@ -49,6 +49,21 @@ def test_opus_is_decoded_to_the_length_of_the_row(out: Path) -> None:
         got, rate_hz = soundfile.read(path / "wavs" / f"{key}.wav", dtype="int16")
         assert len(got) / rate_hz == pytest.approx(len(wave) / 24_000, abs=0.03)
         assert abs(int(np.abs(got).max()) - int(np.abs(wave).max())) < 9_000
+
+
+def test_damaged_flac_is_named_and_leaves_no_export(out: Path) -> None:
+    as_format(out, "flac")
+    line = manifest(out)[2]
+    path = out / line["audio_filepath"]
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+    target = out.parent / "damaged"
+    result = call("export", out, "--to", "ljspeech", "-o", target)
+    assert result.exit_code == 6
+    assert f"{line['audio_filepath']}: is damaged" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not target.exists()
 
 
 def test_flagged_rows_are_listed_beside_the_metadata(out: Path) -> None:

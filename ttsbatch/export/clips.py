@@ -91,12 +91,22 @@ class Clip:
             ) from e
 
     def wav(self) -> bytes:
-        """The audio as a 16-bit mono WAV file, decoded if it is something else."""
+        """The audio as a 16-bit mono WAV file, decoded if it is something else.
+
+        Raises:
+            SinkError: it is damaged.
+        """
         import soundfile
 
         if self.is_pcm16:
             return self.data()
-        samples, rate_hz = soundfile.read(io.BytesIO(self.data()), dtype="float32")
+        try:
+            samples, rate_hz = soundfile.read(io.BytesIO(self.data()), dtype="float32")
+        except RuntimeError as e:  # LibsndfileError is one
+            raise SinkError(
+                f"row {self.record.get('id')!r}: {self.record['audio_filepath']}: is damaged; "
+                "ttsbatch verify says more"
+            ) from e
         return encode_wav(_int16(samples), rate_hz)
 
     def about(self) -> dict[str, Any]:

@@ -51,6 +51,31 @@ def test_torn_and_wrong_files_are_named(tmp_path: Path, format: str) -> None:
     assert named(found, "file_missing") == ["r3"]
 
 
+@pytest.mark.parametrize("layout", ["dir", "tar"])
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.9])
+def test_flipped_bit_in_a_flac_is_found(tmp_path: Path, layout: str, share: float) -> None:
+    out = make(tmp_path, "flac", layout)
+    line = manifest(out)[1]
+    path = out / line["audio_filepath"].partition("#")[0]
+    data = bytearray(path.read_bytes())
+    start = 0 if layout == "dir" else data.index(b"fLaC", data.index(b"r1.flac"))
+    head = data.index(b"\xff\xf8", start) - start  # of the first frame
+    data[start + head + int(share * (line["num_bytes"] - head))] ^= 4
+    path.write_bytes(data)
+    found = look(out, 6)
+    assert named(found, "torn_file") == ["r1"]
+    assert list(found["findings"]) == ["torn_file"]
+
+
+def test_flac_whose_samples_are_others_than_its_checksum_is_found(tmp_path: Path) -> None:
+    out = make(tmp_path, "flac", "dir")
+    path = out / manifest(out)[1]["audio_filepath"]
+    data = bytearray(path.read_bytes())
+    data[30] ^= 1
+    path.write_bytes(data)
+    assert "not those of its checksum" in str(look(out, 6)["findings"]["torn_file"])
+
+
 def damage_tar(out: Path, name: str, change) -> None:
     """Write the rows of a shard anew, members changed: (name, data) -> list of the same."""
     path = out / name

@@ -85,6 +85,21 @@ def rows(*texts: str) -> list[dict[str, Any]]:
     return [{"id": f"r{i}", "text": t} for i, t in enumerate(texts)]
 
 
+def test_report_of_a_smaller_corpus_says_how_much_of_its_audio_is_of_other_rows(
+    bench: Bench, write_rows: Rows
+) -> None:
+    corpus = write_rows(*rows("one", "mumble 1 word", "three", "mumble 9 word", ""))
+    bench.run(corpus, retries=0)
+    report = bench.run(corpus, retries=0, limit=2).values
+    expected = {"in": 2, "made": 2, "rejected": 0, "failed": 0, "flagged": 1}
+    assert report["utterances"] == expected
+    assert report["outside_corpus"] == {"made": 2, "flagged": 1}
+    assert sum(report["finish_reasons"].values()) == 4
+    whole = bench.run(corpus, retries=0).values
+    assert whole["utterances"] == expected | {"in": 5, "made": 4, "rejected": 1, "flagged": 2}
+    assert whole["outside_corpus"] == {"made": 0, "flagged": 0}
+
+
 def test_every_row_is_made_rejected_or_failed_once(bench: Bench, write_rows: Rows) -> None:
     corpus = write_rows(*rows("one", "refuse this", "", "two"), "not json")
     report = bench.run(corpus)

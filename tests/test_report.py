@@ -105,6 +105,55 @@ def test_rerun_with_nothing_to_do_leaves_the_report_alone(tmp_path: Path) -> Non
     assert len(fewer["sessions"]) == 1
 
 
+def test_rows_outside_a_smaller_corpus_are_counted_apart(tmp_path: Path) -> None:
+    def flag_all_but_first(sink: ShardSink, rows: list[Utterance]) -> None:
+        for u in rows:
+            is_good = u is ROWS[0]
+            checks = {"verdict": "pass" if is_good else "flag", "reasons": []}
+            sink.write(replace(record(sink, u), checks=checks))
+
+    with ShardSink(tmp_path, plan(), CARD) as sink:
+        sink.reject([])
+        flag_all_but_first(sink, ROWS)
+        meter = Meter()
+        meter.num_valid = len(ROWS)
+        full = finish_report(sink, meter, EngineStats(), "finished").values
+    assert (full["utterances"]["flagged"], full["outside_corpus"]["made"]) == (5, 0)
+    assert "other rows" not in dict(key_figures(full))
+    with ShardSink(tmp_path, plan(), CARD) as sink:
+        sink.reject([])
+        meter = Meter()
+        for u in ROWS[:2]:
+            meter.count_row(sink.is_finished(u), sink.is_flagged(u.id))
+        fewer = finish_report(sink, meter, EngineStats(), "finished").values
+    assert fewer["utterances"] == {"in": 2, "made": 2, "rejected": 0, "failed": 0, "flagged": 1}
+    assert fewer["outside_corpus"] == {"made": 4, "flagged": 4}
+    assert fewer["finish_reasons"]["stop"] == 2 + 4
+    shown = dict(key_figures(fewer))
+    assert shown["other rows"].startswith("4 made rows")
+    assert shown["flagged"].startswith("5")
+    assert "| other rows | 4 made rows" in (tmp_path / "report.md").read_text("utf8")
+
+
+def test_speed_is_that_of_all_audio_that_was_spoken(tmp_path: Path) -> None:
+    first = session(tmp_path, ROWS).values
+    edited = [utterance("r0", "a longer text of r0"), *ROWS[1:]]
+    both = session(tmp_path, edited).values
+    gone_s = first["audio_seconds"] - sum(m["duration"] for m in manifest(tmp_path)[:-1])
+    assert first["replaced_audio_seconds"] == 0
+    assert both["replaced_audio_seconds"] == pytest.approx(gone_s, abs=1e-6)
+    spoken_s = both["audio_seconds"] + both["replaced_audio_seconds"]
+    in_sessions_s = sum(s["audio_seconds"] for s in both["sessions"])
+    assert spoken_s == pytest.approx(in_sessions_s, abs=1e-6)
+    assert both["rtf"] == pytest.approx(both["wall_seconds"] / spoken_s)
+    assert both["devices"]["cpu"]["rtf"] == pytest.approx(both["rtf"], rel=0.01)
+    assert both["stages"]["decode"]["audio_seconds"] == pytest.approx(spoken_s, abs=1e-6)
+    spoken_chars = sum(len(u.spoken_text) for u in [*ROWS, edited[0]])
+    assert both["chars_per_second"] == pytest.approx(spoken_chars / both["wall_seconds"])
+    assert "replaced since" in dict(key_figures(both))["audio"]
+    assert "replaced since" not in dict(key_figures(first))["audio"]
+
+
 def test_killed_session_counts_with_the_time_of_its_last_row(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

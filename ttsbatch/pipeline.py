@@ -188,7 +188,7 @@ class _Corpus:
             if self._stop.requested:
                 return
             if isinstance(row, Failure) and self._is_kept(row):
-                self._meter.count_row(finished=True)
+                self._count(row.utterance_id, finished=True)
                 tally.rows += 1
                 tally.finished_before += 1
                 num_kept += 1
@@ -203,7 +203,7 @@ class _Corpus:
                     self._stop.request()
                 continue
             finished = self._sink.is_finished(row)
-            self._meter.count_row(finished)
+            self._count(row.id, finished)
             self._sink.names.note(row)
             tally.rows += 1
             tally.finished_before += finished
@@ -217,6 +217,10 @@ class _Corpus:
                 tally.steps.add(row.sampling.steps)
         if num_kept > _MOST_SHOWN:
             progress.message(f"{num_kept:,} rows were kept so")
+
+    def _count(self, utterance_id: str | None, finished: bool) -> None:
+        is_flagged = finished and utterance_id is not None and self._sink.is_flagged(utterance_id)
+        self._meter.count_row(finished, is_flagged)
 
     def _is_kept(self, failure: Failure) -> bool:
         """Whether a finished row is only short of its reference, which may be back tomorrow."""

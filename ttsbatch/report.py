@@ -44,18 +44,19 @@ class Meter:
         self._in_hand: dict[str, float] = {}
         self.num_valid = 0
         self.num_kept = 0
+        self.num_kept_flagged = 0
         self.num_made = 0
-        self.num_flagged = 0
         self.audio_s = 0.0
         self.num_chars = 0
         self.load_s = 0.0
         self.stage_seconds: dict[str, float] = {}
 
-    def count_row(self, finished: bool) -> None:
-        """A valid row, in the checking pass; `finished`: made by an earlier session."""
+    def count_row(self, finished: bool, flagged: bool = False) -> None:
+        """A valid row, in the checking pass; `finished`: made, and flagged, by earlier sessions."""
         with self._lock:
             self.num_valid += 1
             self.num_kept += finished
+            self.num_kept_flagged += flagged
 
     def add_seconds(self, stage: str, seconds: float) -> None:
         """Add busy time of a stage that the pipeline itself runs."""
@@ -92,7 +93,6 @@ class Meter:
             self._share(now)
             began = self._in_hand.pop(record.utterance.id, self._shares_s)
             self.num_made += 1
-            self.num_flagged += record.checks.get("verdict") == "flag"
             self.audio_s += len(record.samples) / record.sample_rate_hz
             self.num_chars += len(record.utterance.spoken_text)
             return Spent(elapsed_s=now, cost_s=self._shares_s - began)
@@ -163,6 +163,10 @@ def finish_report(
         old = None
     sessions = [] if old is None else list(old.values.get("sessions", []))
     utterances = _utterances(sink, meter) if whole_corpus else _as_before(sink, old)
+    outside = {
+        "made": max(0, sink.totals.all.utterances - utterances["made"]),
+        "flagged": max(0, sink.totals.flagged - utterances["flagged"]),
+    }
     killed = _killed_sessions(sink, sessions)
     # Sums over many rows differ in their last bits with the order, so totals decide nothing here.
     same_rows = old is not None and old.values["utterances"] == utterances
@@ -174,7 +178,8 @@ def finish_report(
         sessions.append(_this_session(sink, meter, stats, ended))
     survey = RunSurvey()
     survey.add_lines(sink.live_lines())
-    report = RunReport(build_report(sink.totals, utterances, sessions) | survey.result())
+    figures = build_report(sink.totals, utterances, outside, sessions)
+    report = RunReport(figures | survey.result())
     sink.replace("report.md", markdown(report.values).encode("utf8"))
     sink.replace("report.json", report.to_json().encode("utf8"))
     return report
@@ -205,7 +210,7 @@ def _utterances(sink: ShardSink, meter: Meter) -> dict[str, int]:
         "made": made,
         "rejected": sink.num_rejected,
         "failed": sink.num_failed,
-        "flagged": min(sink.totals.flagged, made),
+        "flagged": meter.num_kept_flagged + sink.num_flagged,
     }
 
 
@@ -213,7 +218,9 @@ def _as_before(sink: ShardSink, old: RunReport | None) -> dict[str, int]:
     """The counts of the last report, or of what OUT holds if it was killed before its first."""
     if old is not None:
         before: dict[str, int] = old.values["utterances"]
-        return before | {"flagged": min(sink.totals.flagged, before["made"])}
+        outside = old.values.get("outside_corpus", {}).get("flagged", 0)
+        flagged = min(max(0, sink.totals.flagged - outside), before["made"])
+        return before | {"flagged": flagged}
     made = sink.totals.all.utterances
     rejected, failed = sink.listed_failures()
     return {
@@ -240,6 +247,7 @@ def _this_session(
         "made": sink.num_written,
         "failed": sink.num_failed,
         "audio_seconds": mine.audio_s,
+        "chars": mine.chars,
         "wall_seconds": meter.wall_s,
         "load_seconds": meter.load_s + stages.pop("load", 0.0),
         "warmup_seconds": stages.pop("warmup", 0.0),
@@ -269,6 +277,7 @@ def _killed_sessions(sink: ShardSink, known: list[dict[str, Any]]) -> list[dict[
             "ended": "killed",
             "made": s.utterances,
             "audio_seconds": s.audio_s,
+            "chars": s.chars,
             "wall_seconds": s.elapsed_s,
         }
         for number, s in sorted(sink.totals.sessions.items())
@@ -277,11 +286,29 @@ def _killed_sessions(sink: ShardSink, known: list[dict[str, Any]]) -> list[dict[
 
 
 def build_report(
-    totals: Totals, utterances: dict[str, int], sessions: list[dict[str, Any]]
+    totals: Totals,
+    utterances: dict[str, int],
+    outside: dict[str, int],
+    sessions: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """The values of report.json from the ledger's totals and the sessions."""
+    """The values of report.json.
+
+    Speed is that of all audio that the sessions spoke, replaced takes included: the wall time
+    is that of all of it.
+
+    Args:
+        totals: of the rows that are made now.
+        utterances: the counts of the corpus.
+        outside: made and flagged rows of `totals` that are not among those.
+        sessions: all of them.
+    """
     audio_s = totals.all.audio_s
+    # Less than a sample is none: sums in another order differ in their last bits.
+    replaced_s = max(0.0, round(_total(sessions, "audio_seconds") - audio_s, 6))
+    spoken_s = audio_s + replaced_s
     wall_s = _total(sessions, "wall_seconds")
+    has_chars = all("chars" in s for s in sessions)  # not in an older report
+    spoken_chars = _total(sessions, "chars") if has_chars else totals.all.chars
     timed = [s for s in sessions if "stage_seconds" in s]
     timed_audio_s = _total(timed, "audio_seconds")
     stages = {
@@ -296,14 +323,16 @@ def build_report(
     busy_steps, all_steps = _total(timed, "busy_slot_steps"), _total(timed, "total_slot_steps")
     return {
         "utterances": utterances,
+        "outside_corpus": outside,
         "audio_seconds": audio_s,
+        "replaced_audio_seconds": replaced_s,
         "wall_seconds": wall_s,
-        **_rates(wall_s, audio_s),
+        **_rates(wall_s, spoken_s),
         "load_seconds": _total(sessions, "load_seconds"),
         "warmup_seconds": _total(sessions, "warmup_seconds"),
-        "rtf_includes": "speaking only; loading and warm-up are apart",
+        "rtf_includes": "speaking only, replaced audio too; loading and warm-up are apart",
         "chars": totals.all.chars,
-        "chars_per_second": totals.all.chars / wall_s if wall_s > 0 else None,
+        "chars_per_second": spoken_chars / wall_s if wall_s > 0 else None,
         "attempts": totals.attempts,
         "finish_reasons": {
             "stop": totals.all.utterances - totals.ended_by_length,

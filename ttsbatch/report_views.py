@@ -34,8 +34,15 @@ def key_figures(v: Values) -> Iterator[tuple[str, str]]:
         f"+ {counts['failed']:,} failed" + (f" + {left:,} left" if left else ""),
     )
     flags = ", ".join(f"{name} {n:,}" for name, n in v.get("flags", {}).items())
-    yield "flagged", f"{counts['flagged']:,}" + (f" ({flags})" if flags else "")
-    yield "audio", f"{_number(v['audio_seconds'])} s"
+    outside = v.get("outside_corpus", {"made": 0, "flagged": 0})  # not in an older report
+    if outside["made"]:
+        said = f"{outside['made']:,} made rows are not of this corpus; the figures below count them"
+        yield "other rows", said
+    num_flagged = counts["flagged"] + outside["flagged"]
+    yield "flagged", f"{num_flagged:,}" + (f" ({flags})" if flags else "")
+    replaced_s = v.get("replaced_audio_seconds", 0.0)
+    more = f" (and {_number(replaced_s)} s replaced since, in RTF too)" if replaced_s else ""
+    yield "audio", f"{_number(v['audio_seconds'])} s{more}"
     yield "wall (speaking)", f"{_number(v['wall_seconds'], 2)} s"
     yield "load, warm-up", f"{v['load_seconds']:.2f} s, {v['warmup_seconds']:.2f} s (not in RTF)"
     yield "RTF (wall / audio)", _rtf(v["rtf"])
@@ -104,7 +111,8 @@ def parts(values: Values) -> list[Part]:
         ),
         Part(
             "By length",
-            "The wall time is shared out equally to the rows in hand at each moment.",
+            "The wall time is shared out equally to the rows in hand at each moment. Replaced "
+            "takes are not in this table.",
             ["audio", "utterances", "audio s", "wall s", "RTF", "audio-s/s"],
             [
                 [

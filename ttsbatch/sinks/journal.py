@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import time
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,12 @@ class Journal:
         return find_lost(self.manifest_path, self.commits_path, self._found.size_bytes, is_whole)
 
     # -- rows that are there
+
+    def is_flagged(self, position: int) -> bool:
+        """Whether the row of a record was flagged, as OUT was opened."""
+        flagged = self._found.flagged
+        i = bisect_left(flagged.data, position)
+        return i < len(flagged) and int(flagged[i]) == position
 
     def line_at(self, position: int) -> dict[str, Any]:
         """The manifest line of a record."""

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ttsbatch.errors import SinkError
-from ttsbatch.sinks.totals import Totals
+from ttsbatch.sinks.totals import FLAG_FLAGGED, Totals
 
 Records = npt.NDArray[Any]  # of RECORD
 
@@ -128,6 +128,8 @@ class Scan:
     last_session: int = 0
     num_replaced: int = 0  # rows of which a GONE or a later MADE record says that they are no more
     manifest_bytes: int = 0  # where the last valid line ends
+    flagged: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros(0, np.uint32))
+    """Positions of the MADE records of flagged rows, in order."""
     last_shard: int = 0
     last_rows: Records = field(default_factory=lambda: np.zeros(0, RECORD))  # MADE, last shard
 
@@ -176,6 +178,7 @@ def scan(path: Path, manifest_bytes: int) -> Scan:
         return out  # the header itself is torn: nothing was ever committed
     total = (path.stat().st_size - len(MAGIC)) // RECORD.itemsize
     parts: list[Records] = []
+    flagged = [out.flagged]
     good = 0
     for start, chunk in read_chunks(path):
         bad = np.flatnonzero((checksum(chunk) != chunk["check"]) | (chunk["kind"] - 1 > 2))
@@ -191,9 +194,11 @@ def scan(path: Path, manifest_bytes: int) -> Scan:
         records = records[: beyond[0]] if cut else records
         good = start + len(records)
         _take(out, parts, start, records)
+        is_flagged = (records["kind"] == MADE) & (records["flags"] & FLAG_FLAGGED > 0)
+        flagged.append((start + np.flatnonzero(is_flagged)).astype(np.uint32))
         if cut or len(bad):
             break
-    out.finished = Finished.of(parts)
+    out.finished, out.flagged = Finished.of(parts), np.concatenate(flagged)
     out.num_replaced += out.finished.num_doubled
     out.size_bytes = len(MAGIC) + good * RECORD.itemsize
     return out

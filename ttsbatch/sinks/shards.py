@@ -14,6 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import numpy as np
+
 from ttsbatch.errors import SinkError
 from ttsbatch.plan import RunPlan
 from ttsbatch.sinks import ledger
@@ -37,7 +39,7 @@ from ttsbatch.sinks.mirror import Mirror, NoMirror
 from ttsbatch.sinks.names import NameBook
 from ttsbatch.sinks.outdir import check_settings, claim_folder, read_run
 from ttsbatch.sinks.run_file import RunFile
-from ttsbatch.sinks.totals import Spent, Totals
+from ttsbatch.sinks.totals import FLAG_FLAGGED, Spent, Totals
 from ttsbatch.sinks.writer import GroupWriter
 from ttsbatch.types import Failure, ModelCard, ShardRecord, Utterance
 
@@ -81,7 +83,7 @@ class ShardSink:
         self.out = out
         self.stage_seconds = {"encode": 0.0, "write": 0.0}
         self.on_span: Callable[[str, float], None] | None = None  # told of busy times as they end
-        self.num_written = 0
+        self.num_written = self.num_flagged = 0  # the flagged ones of those
         self._mirror = mirror or NoMirror()
         self.name = self._mirror.name or str(out)
         self._model = card.name
@@ -185,6 +187,11 @@ class ShardSink:
         if found is None or found[1] in self._lost:
             return False
         return found[0] == ledger.key_hash(self.key_of(utterance))[0]
+
+    def is_flagged(self, utterance_id: str) -> bool:
+        """Whether an earlier session made a row of this id, and flagged it."""
+        found = self._journal.finished.find(ledger.id_hash(utterance_id))
+        return found is not None and self._journal.is_flagged(found[1])
 
     def has(self, utterance_id: str) -> bool:
         """Whether an earlier session made a row of this id, whatever it said, and it is whole."""
@@ -405,6 +412,7 @@ class ShardSink:
                 self._journal.take_off(ledger.id_hash(row.encoded.record.utterance.id))
         self._journal.totals.add(records)
         self.num_written += len(rows)
+        self.num_flagged += int(np.count_nonzero(records["flags"] & FLAG_FLAGGED))
         self._mirror.committed()
 
     def _old_files(self, record: ShardRecord) -> set[str]:

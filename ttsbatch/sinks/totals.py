@@ -39,6 +39,7 @@ class SessionSum:
     started: float  # unix time
     utterances: int = 0
     audio_s: float = 0.0
+    chars: int = 0
     elapsed_s: float = 0.0  # when its last row was done
 
 
@@ -71,6 +72,7 @@ class Totals:
             session = self.sessions.setdefault(number, SessionSum(started=0.0))
             session.utterances += sign * int(np.count_nonzero(mine))
             session.audio_s += sign * float(audio_s[mine].sum())
+            session.chars += sign * int(rows["num_chars"][mine].sum())
             if sign > 0:
                 session.elapsed_s = max(session.elapsed_s, float(rows["elapsed_s"][mine].max()))
 

@@ -100,6 +100,15 @@ def test_report_of_a_smaller_corpus_says_how_much_of_its_audio_is_of_other_rows(
     assert whole["outside_corpus"] == {"made": 0, "flagged": 0}
 
 
+def test_session_that_is_stopped_as_it_checks_rows_leaves_their_counts(
+    bench: Bench, write_rows: Rows
+) -> None:
+    corpus = write_rows(*rows("one", "two", "three"))
+    before = bench.run(corpus).values
+    bench.stop.request()
+    assert bench.run(corpus).values == before
+
+
 def test_every_row_is_made_rejected_or_failed_once(bench: Bench, write_rows: Rows) -> None:
     corpus = write_rows(*rows("one", "refuse this", "", "two"), "not json")
     report = bench.run(corpus)

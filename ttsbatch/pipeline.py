@@ -135,7 +135,7 @@ def synthesize(
             ended = "interrupted"
             raise
         finally:
-            report = finish_report(sink, meter, stats, ended)
+            report = finish_report(sink, meter, stats, ended, corpus.is_checked)
         return report
 
 
@@ -171,6 +171,7 @@ class _Corpus:
         self._meter, self._tally = meter, tally
         self._stdin, self._stop = stdin, stop
         self._references = References()
+        self.is_checked = False  # whether the first pass saw all rows
 
     def validate(self, progress: Progress) -> None:
         """Write the rejects, count the rest."""
@@ -215,6 +216,7 @@ class _Corpus:
                 longest_s = min(seconds, row.max_seconds or seconds)
                 tally.longest_s = max(tally.longest_s, longest_s)
                 tally.steps.add(row.sampling.steps)
+        self.is_checked = True
         if num_kept > _MOST_SHOWN:
             progress.message(f"{num_kept:,} rows were kept so")
 

@@ -148,7 +148,8 @@ def finish_report(
         meter: of the session.
         stats: of its speaker.
         ended: how.
-        whole_corpus: the session counted the rows of the corpus; else they are what they were.
+        whole_corpus: the session counted all rows of the corpus; else they are what they were,
+            or as far as it counted if no session did before.
 
     Raises:
         SinkError: rows or files could not be written.
@@ -162,7 +163,8 @@ def finish_report(
     except SinkError:
         old = None
     sessions = [] if old is None else list(old.values.get("sessions", []))
-    utterances = _utterances(sink, meter) if whole_corpus else _as_before(sink, old)
+    is_counted = whole_corpus or (old is None and meter.num_valid > 0)
+    utterances = _utterances(sink, meter) if is_counted else _as_before(sink, old)
     outside = {
         "made": max(0, sink.totals.all.utterances - utterances["made"]),
         "flagged": max(0, sink.totals.flagged - utterances["flagged"]),

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
@@ -152,6 +152,8 @@ class ModelCard:
     profiles: Mapping[str, VoiceProfile] = field(default_factory=dict)  # of voices measured so far
     exclusive: tuple[tuple[str, str, str], ...] = ()
     """Two of instruct, ref_audio and ref_text that no row can have both of, and why."""
+    cannot_read: Callable[[str], str | None] | None = None
+    """Why it cannot speak a text, or None; absent where it takes any. Pickles and compares."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,25 @@ def test_check_finds_the_rejects_of_synth(write_rows: Rows) -> None:
     }
 
 
+def test_check_and_synth_reject_what_the_embedded_model_cannot_read_without_loading_it(
+    write_rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(*_: object) -> None:
+        raise AssertionError("loaded")
+
+    monkeypatch.setattr("ttsbatch.models.hibari.model.load", load)
+    corpus = write_rows({"id": "zh", "text": "今天天气很好。"}, {"id": "ko", "text": "안녕하세요."})
+    found = json.loads(run("check", corpus, "--json", "--quiet").stdout)
+    assert found["rows"] == {"in": 2, "good": 0, "rejected": 2}
+    made = run("synth", corpus, "-o", tmp_path / "out", "--json", "--quiet")
+    assert made.exit_code == run("check", corpus).exit_code == 7
+    rows = json.loads(made.stdout)["utterances"]
+    assert (rows["made"], rows["rejected"], rows["failed"]) == (0, 2, 0)
+    failures = (tmp_path / "out" / "failures.jsonl").read_text("utf8").splitlines()
+    assert {json.loads(line)["reason"] for line in failures} == {"unsupported_language"}
+    assert set(found["rejects"]) == {"unsupported_language"}
+
+
 def test_check_estimates_audio_time_and_disk(write_rows: Rows) -> None:
     text = "The lamp on the hill burned through the whole of that long winter night."
     corpus = write_rows(*({"id": f"r{i}", "text": text} for i in range(100)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -13,18 +14,20 @@ from hibari.g2p.normalize import normalize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ttsbatch.corpus.rows import RowChecker
 from ttsbatch.errors import PlanError
 from ttsbatch.models import check_engine_plan, open_card
 from ttsbatch.models.hibari.model import HibariSpeaker, load, to_int16
 from ttsbatch.models.hibari.speakable import (
     MAX_PHONEMES,
     MAX_WORD_LETTERS,
+    CannotRead,
     cut_phonemes,
     speakable,
     unreadable_letters,
 )
-from ttsbatch.plan import EnginePlan
-from ttsbatch.types import Failure, Segment, Utterance, Waveform
+from ttsbatch.plan import EnginePlan, RowDefaults
+from ttsbatch.types import Failure, Record, Segment, Utterance, Waveform
 
 ALPHABET = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZé")
 TEXTS = ("Rain again.", "The kettle sang.", "Seven boats left the harbour at dawn.", "Yes?")
@@ -89,6 +92,51 @@ def test_text_it_cannot_read_fails_and_names_the_letters(speaker: HibariSpeaker,
     failure = failure_of(speaker, text)
     assert (failure.reason, failure.utterance_id) == ("unsupported_language", "a")
     assert "你好" in failure.message or "東京" in failure.message
+
+
+def test_the_card_knows_the_letters_of_the_loaded_model(speaker: HibariSpeaker) -> None:
+    assert speaker.card.cannot_read == CannotRead(frozenset(speaker._tts.g2p.oov.cin))
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"),
+    [
+        ("你好。", "你好"),
+        ("안녕하세요", "안녕하세요"),
+        ("Good morning, 東京!", "東京"),
+        ("Nguyễn, café, Ω, ﬁve, naïve", ""),
+        ("\uff21\uff22 <b>日</b>", "日"),  # letters of full width are plain ones
+        ("Good morning", ""),
+    ],
+)
+def test_a_row_is_rejected_for_what_the_model_would_fail_it_for(
+    speaker: HibariSpeaker, text: str, lost: str
+) -> None:
+    row = Record("rows.jsonl", 1, {"id": "a", "text": text}, ".")
+    for defaults in (RowDefaults(), RowDefaults(normalize=False)):
+        found = RowChecker(defaults, speaker.card).resolve(row)
+        if lost:
+            failure = failure_of(speaker, text)
+            assert isinstance(found, Failure)
+            assert (found.stage, found.reason) == ("validate", failure.reason)
+            assert found.message == failure.message
+            assert repr(lost) in found.message
+        else:
+            assert isinstance(found, Utterance)
+            wave_of(speaker, found.spoken_text)
+
+
+def test_what_normalization_takes_out_is_no_reason_to_reject(speaker: HibariSpeaker) -> None:
+    row = Record("rows.jsonl", 1, {"id": "a", "text": 'A <span title="東京">word</span>.'}, ".")
+    found = RowChecker(RowDefaults(), speaker.card).resolve(row)
+    assert isinstance(found, Utterance)
+    wave_of(speaker, found.spoken_text)
+    assert isinstance(RowChecker(RowDefaults(normalize=False), speaker.card).resolve(row), Failure)
+
+
+def test_a_card_survives_a_pickle() -> None:
+    card = open_card(None)
+    assert pickle.loads(pickle.dumps(card)) == card
 
 
 def test_each_piece_of_a_row_has_draws_of_its_own(speaker: HibariSpeaker) -> None:

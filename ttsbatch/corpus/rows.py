@@ -2,7 +2,8 @@
 
 What a row may say depends on the model's card alone, so a corpus is checked before any weights
 are loaded. Faults are looked for in a fixed order, and the first one is the reason given: id,
-text, types, options the model has no use for, values, voice and reference, language.
+text, types, options the model has no use for, values, voice and reference, language, letters that
+the model does not know.
 """
 
 from __future__ import annotations
@@ -179,6 +180,8 @@ class RowChecker:
         if defaults.normalize:
             read_in = self._auto_is_read_in if language == AUTO else language
             spoken_text = normalized(text, read_in)
+        if self._card.cannot_read and (why := self._card.cannot_read(spoken_text)):
+            raise Reject("unsupported_language", why)
         seed = own.get("seed")
         return Utterance(
             id=row_id,

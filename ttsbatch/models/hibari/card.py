@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import importlib.util
+import json
 import os
 from pathlib import Path
 
 from ttsbatch.errors import ModelError, PlanError
+from ttsbatch.models.hibari.speakable import CannotRead
 from ttsbatch.plan import EnginePlan
 from ttsbatch.types import ModelCard, VoiceProfile
 
@@ -30,7 +32,7 @@ PROFILE = VoiceProfile(
 
 
 def open_card() -> ModelCard:
-    """The card of the embedded model; reads its weights file once, to hash it.
+    """The card of the embedded model; reads its weights file once, to hash it, and its letters.
 
     Raises:
         ModelError: the package hibari-tts is not installed, or is incomplete.
@@ -58,6 +60,7 @@ def open_card() -> ModelCard:
         num_parameters=NUM_PARAMETERS,
         content_hash=digest.hexdigest(),
         profiles={VOICE: PROFILE},
+        cannot_read=CannotRead(_alphabet(weights.parent)),
     )
 
 
@@ -78,6 +81,18 @@ def weights_path() -> Path:
     if not weights.is_file():
         raise ModelError(f"{weights}: not there; the package hibari-tts is incomplete")
     return weights
+
+
+def _alphabet(assets: Path) -> frozenset[str]:
+    """The letters that its phonemizer spells words by that are in no lexicon."""
+    path = assets / "oov.json"
+    try:
+        return frozenset(json.loads(path.read_text("utf8"))["in"])
+    except (OSError, ValueError, KeyError, TypeError) as e:
+        raise ModelError(
+            f"{path}: cannot be read ({e}); the package hibari-tts is incomplete, or a release "
+            "that is not known here"
+        ) from e
 
 
 def available_cores() -> int:

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ttsbatch.models.hibari.card import VOICE, num_workers
-from ttsbatch.models.hibari.speakable import cut_phonemes, speakable, unreadable_letters
+from ttsbatch.models.hibari.speakable import CannotRead, cut_phonemes, speakable
 from ttsbatch.plan import EnginePlan
 from ttsbatch.types import EngineStats, Failure, ModelCard, Segment, Stage, Waveform
 
@@ -56,7 +56,7 @@ class HibariSpeaker:
         self.card = card
         self.stats = stats
         self._tts = tts
-        self._alphabet = alphabet
+        self._alphabet, self._cannot_read = alphabet, CannotRead(alphabet)
         self._num_workers = num_workers
         self._lock = threading.Lock()  # guards `stats`
         self._stopped = threading.Event()
@@ -103,9 +103,8 @@ class HibariSpeaker:
 
     def _voice(self, segment: Segment) -> Spoken:
         started = time.perf_counter()
-        if lost := unreadable_letters(segment.text, self._alphabet):
-            message = f"the embedded model reads English; it cannot read {lost[:20]!r}"
-            return segment, _failure(segment, "unsupported_language", message)
+        if why := self._cannot_read(segment.text):
+            return segment, _failure(segment, "unsupported_language", why)
         sentences = self._tts.phonemize(speakable(segment.text, self._alphabet))
         pieces = [self._tts.ids(p) for s in sentences for p in cut_phonemes(s)]
         prepared = time.perf_counter()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import dataclass
 
 MAX_WORD_LETTERS = 24  # the length at which the package's network for unknown words cuts
 MAX_RUN_CHARS = 100
@@ -32,6 +33,20 @@ def speakable(text: str, alphabet: frozenset[str]) -> str:
     text = _REPEATED_MARK.sub(r"\1\1\1", text)
     text = _LETTERS.sub(_in_pieces, text)
     return _LONG_RUN.sub(r"\1 ", text)
+
+
+@dataclass(frozen=True, slots=True)
+class CannotRead:
+    """Says why a text cannot be spoken by who knows these letters; for a `ModelCard`."""
+
+    alphabet: frozenset[str]
+
+    def __call__(self, text: str) -> str | None:
+        """The message for a text with other letters; None where all are known."""
+        if text.isascii():
+            return None
+        lost = unreadable_letters(text, self.alphabet)
+        return f"the embedded model reads English; it cannot read {lost[:20]!r}" if lost else None
 
 
 def unreadable_letters(text: str, alphabet: frozenset[str]) -> str:

@@ -144,16 +144,21 @@ def test_rows_that_are_not_reached_end_the_run_as_failed(bench: Bench, write_row
     }
 
 
-def test_a_failed_row_is_kept_whole_in_the_failures(bench: Bench, write_rows: Rows) -> None:
-    bench.run(write_rows({"id": "a", "text": "refuse this", "seed": 4, "book": {"page": 3}}))
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"text": "refuse this"},
+        {"id": 7, "text": " refuse this", "language": "English", "voice": None},
+        {"id": "a", "text": "refuse this", "seed": 4.0, "book": {"page": 3}, "split": False},
+    ],
+)
+def test_a_failed_row_is_kept_as_it_was_given_in_the_failures(
+    bench: Bench, write_rows: Rows, row: dict[str, Any]
+) -> None:
+    bench.run(write_rows(row))
     (failure,) = bench.lines("failures.jsonl")
-    assert failure["row"] == {
-        "id": "a",
-        "text": "refuse this",
-        "voice": "heart",
-        "seed": 4,
-        "book": {"page": 3},
-    }
+    assert failure["stage"] == "engine"
+    assert json.dumps(failure["row"]) == json.dumps(row)
 
 
 def test_rejects_are_written_before_the_model_is_loaded(

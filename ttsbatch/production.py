@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
+from ttsbatch.corpus.plainjson import plain_json
 from ttsbatch.errors import EngineError
 from ttsbatch.judging import Judgement, Judges, Take
 from ttsbatch.models.protocol import Speaker
@@ -24,7 +25,6 @@ from ttsbatch.stop import Stop
 from ttsbatch.text.duration import expected_seconds
 from ttsbatch.text.segment import pauses_s, split_text
 from ttsbatch.types import (
-    AUTO,
     Failure,
     Segment,
     ShardRecord,
@@ -222,7 +222,7 @@ class Production:
 
     def _failed(self, utterance: Utterance, failure: Failure) -> None:
         self._meter.drop_row(utterance.id)
-        self._sink.fail(replace(failure, row=row_of(utterance)))
+        self._sink.fail(replace(failure, row=plain_json(utterance.given)))
         self._tally.failed += 1
         self._tally.reasons.add(failure)
         if self._plan.fail_fast:
@@ -249,26 +249,6 @@ def cut(utterance: Utterance, attempt: int = 0) -> list[Segment]:
         Segment(utterance, i, piece, attempt, piece_s, usable * piece_s / total_s)
         for i, (piece, piece_s) in enumerate(zip(pieces, seconds, strict=True))
     ]
-
-
-def row_of(utterance: Utterance) -> dict[str, Any]:
-    """The row as it would be written again, defaults filled in."""
-    u = utterance
-    fields: dict[str, Any] = {
-        "id": u.id,
-        "text": u.text,
-        "voice": u.voice,
-        "language": None if u.language == AUTO else u.language,
-        "instruct": u.instruct,
-        "ref_audio": u.ref_audio,
-        "ref_text": u.ref_text,
-        "seed": u.seed,
-        **asdict(u.sampling),
-        "max_seconds": u.max_seconds,
-        "file_name": u.file_name,
-        **u.extra,
-    }
-    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _rank(take: ShardRecord) -> tuple[bool, int, float, float]:

@@ -70,6 +70,8 @@ class Utterance:
     split: bool = True
     file_name: str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict)
+    given: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """The `fields` of its `Record`, for failures.jsonl: the row without what was filled in."""
 
 
 @dataclass(frozen=True, slots=True)

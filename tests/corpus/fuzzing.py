@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from ttsbatch.corpus.plainjson import plain_json
 from ttsbatch.corpus.scan import scan
 from ttsbatch.plan import CorpusPlan, RowDefaults
-from ttsbatch.production import cut, row_of
+from ttsbatch.production import cut
 from ttsbatch.sinks.failures import failure_line
 from ttsbatch.sinks.jsonlines import encode_line
 from ttsbatch.sinks.keys import content_key
@@ -83,7 +84,7 @@ def check_utterance(u: Utterance, card: ModelCard) -> None:
     assert u.language in (*card.languages, "auto")
     assert u.line >= 1
     assert u.max_seconds is None or 0 < u.max_seconds < float("inf")
-    json.loads(encode_line(row_of(u)).decode("utf8"), parse_constant=_refuse)
+    json.loads(encode_line(plain_json(u.given)).decode("utf8"), parse_constant=_refuse)
     content_key(u, "settings")
     path = safe_path(u.id, u.file_name)
     assert "\0" not in path

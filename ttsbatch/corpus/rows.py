@@ -200,6 +200,7 @@ class RowChecker:
             split=own.get("split", defaults.split),
             file_name=own.get("file_name"),
             extra=extra,
+            given=record.fields,
         )
 
     def _check_options(self, own: dict[str, Any]) -> Sampling:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,36 @@ def test_a_changed_setting_refuses_to_resume(cli: Any, write_rows: Rows) -> None
     corpus = write_rows(GOOD)
     cli("synth", corpus, "-o", "out")
     assert cli("synth", corpus, "-o", "out", "--seed", "4").exit_code in (2, 6)
+
+
+def test_another_model_is_named_and_so_is_the_option_that_goes_back(
+    cli: Any, write_rows: Rows
+) -> None:
+    corpus = write_rows(GOOD)
+    cli("synth", corpus, "-o", "out")
+    tiny = Path(__file__).parents[1] / "data" / "qwen3_tts_tiny" / "custom-voice"
+    other = ("synth", corpus, "-o", "out", "--model", tiny, "--voice", "Ryan")
+    refused = cli(*other)
+    assert refused.exit_code == 2
+    said = " ".join(refused.stderr.split())
+    assert 'model was "hibari", now "custom-voice"; voice was not given, now "Ryan"' in said
+    assert "Run with no --model and the old values to resume" in said
+    assert "hash" not in said
+    assert "sample-rate" not in said
+
+
+def test_a_model_of_other_content_is_no_other_option(
+    cli: Any, write_rows: Rows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = write_rows(GOOD)
+    cli("synth", corpus, "-o", "out")
+    card = ttsbatch.pipeline.open_card(None)
+    changed = replace(card, content_hash="ab" * 32, sample_rate_hz=22_050)
+    monkeypatch.setattr(ttsbatch.pipeline, "open_card", lambda _: changed)
+    said = " ".join(cli("synth", corpus, "-o", "out").stderr.split())
+    assert f'content of model "hibari" was {card.content_hash[:12]}, now abababababab' in said
+    assert "Run with that model as it was to resume" in said
+    assert "sample-rate" not in said
 
 
 def test_flags_win_over_the_recipe(cli: Any, write_rows: Rows) -> None:

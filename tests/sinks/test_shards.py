@@ -142,7 +142,7 @@ def test_changed_setting_is_refused_and_no_byte_changes(tmp_path, change, words)
 
 def test_changed_model_content_is_refused(tmp_path: Path) -> None:
     run(tmp_path, ROWS)
-    with pytest.raises(PlanError, match='model-content-hash was "0123", now "4567"'):
+    with pytest.raises(PlanError, match='content of model "fake" was 0123, now 4567'):
         ShardSink(tmp_path, plan(), replace(CARD, content_hash="4567"))
 
 

@@ -17,7 +17,8 @@ def is_uri(name: str) -> bool:
 
 def shown(uri: str) -> str:
     """A URI for messages: no keys, no options, no slash at its end."""
-    return _SECRET.sub("//", uri.partition("?")[0]).rstrip("/")
+    scheme, colon, rest = _SECRET.sub("//", uri.partition("?")[0]).partition("://")
+    return f"{scheme}{colon}{rest.rstrip('/')}" if colon else scheme.rstrip("/")
 
 
 def local_path(out: Path | str) -> Path | None:

@@ -279,5 +279,6 @@ def _file_system(uri: str) -> tuple[Any, str]:
             break
     base = base.rstrip("/")
     if not base.strip("/"):
-        raise SinkError(f"{shown(uri)}: names no folder; expected one such as {shown(uri)}/out")
+        example = f"{shown(uri)}{'bucket' if filesystem.type_name in _FLAT else ''}/run"
+        raise SinkError(f"{shown(uri)}: names no folder; expected one such as {example}")
     return filesystem, base

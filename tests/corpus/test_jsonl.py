@@ -1,6 +1,7 @@
 """The JSON Lines reader."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -174,3 +175,41 @@ def test_any_lines_at_all_are_made_or_rejected_and_none_is_lost(
     for utterance in made.values():
         utterance.spoken_text.encode("utf8")
         json.dumps(utterance.extra, allow_nan=False)
+
+
+def test_a_mapped_column_that_no_row_has_is_named_with_those_that_there_are(
+    tmp_path: Path,
+) -> None:
+    line = b'{"id": "a", "text": "One.", "book": "lamp"}\n'
+    said = r"--map text=foo: no column 'foo'; columns found: id, text, book$"
+    with pytest.raises(CorpusError, match=said):
+        read(tmp_path / "a.jsonl", line, mapping={"text": "foo"})
+
+
+def test_a_row_without_its_text_is_told_of_the_names_in_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": "a", "foo": "Yes."}\n{"text": "No."}\n{"foo": null}\n{"foo": ""}\n')
+    _, failed = scanned(path, mapping={"text": "foo"})
+    assert {n: f.reason for n, f in failed.items()} == {
+        2: "missing_text",
+        3: "missing_text",
+        4: "empty_text",
+    }
+    assert failed[2].message == 'no "foo" (--map text=foo); fields found: text'
+    assert failed[3].message.startswith('"foo" (--map text=foo) is null')
+
+
+def test_a_null_text_is_called_null_and_not_absent(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"id": "a", "text": null}\n{"id": "b"}\n')
+    _, failed = scanned(path)
+    assert failed[1].message.startswith('"text" is null')
+    assert failed[2].message == 'no "text"; fields found: id (see --map)'
+
+
+@pytest.mark.parametrize("line", [b'{"id": "a', b'{"a" 1}', b'{"a": "\x01"}', b"{", b"nonsense"])
+def test_a_line_that_is_no_json_says_once_where(tmp_path: Path, line: bytes) -> None:
+    found = one(tmp_path / "a.jsonl", line)
+    assert isinstance(found, Failure)
+    assert found.message.count(" at ") == 1
+    assert re.search(r" at character \d+$", found.message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -65,6 +65,15 @@ def renamer(mapping: Mapping[str, str]) -> Callable[[dict[str, Any]], dict[str, 
     return rename
 
 
+def column_names(names: Iterable[str], mapping: Mapping[str, str]) -> list[str]:
+    """The columns that the fields of a row were read from: `field_names` backwards."""
+    columns = (
+        mapping.get(n) or (own if (own := n.removesuffix("_column")) in mapping else n)
+        for n in names
+    )
+    return list(dict.fromkeys(columns))
+
+
 def require_text(source: str, columns: Sequence[str], mapping: Mapping[str, str]) -> None:
     """See that a table has a text column, and every column that --map names.
 
@@ -73,20 +82,24 @@ def require_text(source: str, columns: Sequence[str], mapping: Mapping[str, str]
     """
     for field, column in mapping.items():
         if column not in columns:
-            raise CorpusError(
-                f"{source}: --map {field}={column}: no column {column!r}; {_found(columns)}"
-            )
+            raise _no_mapped_column(source, columns, field, column)
     if "text" not in mapping and "text" not in columns:
-        raise no_text_column(source, columns)
+        raise no_text_column(source, columns, mapping)
 
 
-def no_text_column(source: str, columns: Sequence[str]) -> CorpusError:
-    """The error for a file that calls its text something else."""
+def no_text_column(source: str, columns: Sequence[str], mapping: Mapping[str, str]) -> CorpusError:
+    """The error for a file that calls its text something else than it, or --map, should."""
+    if "text" in mapping:
+        return _no_mapped_column(source, columns, "text", mapping["text"])
     guess = next((c for c in columns if c.lower() in _TEXT_LIKE), "COLUMN")
     return CorpusError(
         f'{source}: no column "text"; {_found(columns)};'
         f" name the one that holds the text, such as --map text={guess}"
     )
+
+
+def _no_mapped_column(source: str, columns: Sequence[str], field: str, column: str) -> CorpusError:
+    return CorpusError(f"{source}: --map {field}={column}: no column {column!r}; {_found(columns)}")
 
 
 def _found(columns: Sequence[str]) -> str:

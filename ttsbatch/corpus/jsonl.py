@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
-from ttsbatch.corpus.fields import ROW_FIELD_SET, no_text_column, renamer
+from ttsbatch.corpus.fields import ROW_FIELD_SET, column_names, no_text_column, renamer
 from ttsbatch.corpus.lines import physical_lines, shown
 from ttsbatch.corpus.open import CorpusFile, open_stream
 from ttsbatch.plan import CorpusPlan
@@ -40,7 +40,7 @@ def read_jsonl(file: CorpusFile, plan: CorpusPlan) -> Iterator[Record | Failure]
         if len(held) >= _LOOK_AHEAD_ROWS:
             break
     if misnamed:
-        raise no_text_column(file.source, list(columns))
+        raise no_text_column(file.source, column_names(columns, plan.mapping), plan.mapping)
     while held:
         yield held.popleft()
     yield from rows
@@ -83,7 +83,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
-        return f"not JSON: {error.msg} at character {error.pos + 1}"
+        return f"not JSON: {error.msg.removesuffix(' at')} at character {error.pos + 1}"
     if isinstance(error, RecursionError):
         return f"nested more than {_MAX_DEPTH} levels deep"
     return f"not JSON: {error}"

@@ -97,6 +97,7 @@ class RowChecker:
         warn: told, once each, of field names one slip away from ours and of languages that the
             model does not speak but is asked to.
         references: what is known of reference clips already.
+        mapping: what --map renamed, so that messages have the names of the file.
 
     Raises:
         PlanError: the defaults do not fit the model; see `check_defaults`.
@@ -110,10 +111,11 @@ class RowChecker:
         unsupported_language: Literal["reject", "warn"] = "reject",
         warn: Warn | None = None,
         references: References | None = None,
+        mapping: Mapping[str, str] | None = None,
     ) -> None:
         self._references = references or References()
         check_defaults(defaults, card, unsupported_language, self._references)
-        self._defaults = defaults
+        self._defaults, self._mapping = defaults, mapping or {}
         self._card = card
         self._reject_languages = unsupported_language == "reject"
         self._warn = warn or (lambda message: None)
@@ -160,7 +162,7 @@ class RowChecker:
                     self._look_at_name(name)
                 extra[name] = value if type(value) in _PLAIN_TYPES else plain_json(value)
         own.pop("id", None)
-        text = text_of(own.pop("text", None), record.fields)
+        text = text_of(own.pop("text", None), record.fields, self._mapping)
         spoken_text = spoken(text)
         if not has_speech(spoken_text):
             raise Reject("empty_text", f'"text" is {repeated(text)}; no letter or digit to speak')

@@ -51,6 +51,7 @@ def scan(
         unsupported_language=plan.unsupported_language,
         warn=warn,
         references=references,
+        mapping=plan.mapping,
     )
     return _scan(islice(read_corpus(plan, stdin), plan.limit), checker)
 

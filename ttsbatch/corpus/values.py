@@ -10,6 +10,7 @@ from ttsbatch.corpus.fields import (
     NUMBER_FIELDS,
     STRING_FIELDS,
     WHOLE_FIELDS,
+    column_names,
     has_lone_surrogate,
 )
 from ttsbatch.plan import sampling_problems
@@ -27,20 +28,34 @@ class Reject(Exception):
         self.message = message
 
 
-def text_of(value: Any, row: Mapping[str, Any]) -> str:
+def text_of(value: Any, row: Mapping[str, Any], mapping: Mapping[str, str]) -> str:
     """The text of a row.
+
+    Args:
+        value: what is there in place of a text.
+        row: all fields of the row, for the message.
+        mapping: columns of --map by field, for the message.
 
     Raises:
         Reject: there is none, or it is no text.
     """
     if type(value) is not str:
         if value is None:
-            found = ", ".join(str(k) for k in row)
-            raise Reject("missing_text", f'no "text"; fields found: {found or "none"} (see --map)')
+            raise Reject("missing_text", _no_text(row, mapping))
         raise wrong_type("text", value, "a string")
     if has_lone_surrogate(value):
         raise Reject("bad_unicode", '"text" holds a lone surrogate')
     return value
+
+
+def _no_text(row: Mapping[str, Any], mapping: Mapping[str, str]) -> str:
+    column = mapping.get("text")
+    name = '"text"' if column is None else f'"{column}" (--map text={column})'
+    if "text" in row:
+        return f"{name} is null or an empty cell; expected a string"
+    found = ", ".join(column_names(map(str, row), mapping))
+    hint = " (see --map)" if column is None else ""
+    return f"no {name}; fields found: {found or 'none'}{hint}"
 
 
 def typed(name: str, value: Any) -> Any:

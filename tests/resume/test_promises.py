@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,9 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import soundfile
+from typer.testing import CliRunner
 
 from tests.families import CLONING, Family
 from tests.test_pipeline import Bench, rows
+from ttsbatch.cli.app import app
 from ttsbatch.errors import SinkError
 from ttsbatch.verify import verify_run
 
@@ -104,6 +107,8 @@ def test_finished_row_whose_reference_is_away_is_kept_and_said(
     assert report.values["utterances"]["made"] == 1
     assert any("kept as it was made" in m for m in bench.watcher.messages)
     assert found(bench) == {"changed": 1}  # said, and no damage
+    said = CliRunner().invoke(app, ["verify", str(bench.out)]).stdout
+    assert re.search(r"^changed: 1 \(.* or whose reference changed or is away\)$", said, re.M)
     shutil.move(tmp_path / "away.wav", clip)
     bench.run(corpus, model=family.model)
     assert bench.speaker is None

@@ -24,7 +24,7 @@ DAMAGE = {
 UNFINISHED = {
     "missing": "rows of the input that are not there yet",
     "not_compared": "input that could not be read, so that rows of it may be missing",
-    "changed": "rows of the input that were edited since",
+    "changed": "rows of the input that were edited since, or whose reference changed or is away",
     "not_in_input": "rows that the input does not have any more",
     "unpublished": "rows of a shard that the next run publishes",
     "leftover": "leftovers of a run that has not ended, which the next run removes",

@@ -15,6 +15,7 @@ from ttsbatch.corpus.open import spooled_stdin
 from ttsbatch.corpus.references import References
 from ttsbatch.corpus.rows import check_defaults
 from ttsbatch.corpus.scan import scan
+from ttsbatch.counts import counted
 from ttsbatch.errors import EngineError, PlanError
 from ttsbatch.judging import Judges, num_judges
 from ttsbatch.loading import open_speaker
@@ -131,8 +132,8 @@ def synthesize(
                 production.run(corpus.todo())
                 if tally.done < tally.rows and not stop.requested:
                     raise EngineError(
-                        f"{tally.rows - tally.done:,} rows of the corpus were not reached; "
-                        "the same command makes them"
+                        f"{counted(tally.rows - tally.done, 'row')} of the corpus not reached; "
+                        "the same command makes the rest"
                     )
             ended = "interrupted" if stop.requested else "finished"
         except KeyboardInterrupt:

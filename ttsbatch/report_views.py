@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ttsbatch.counts import counted
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -53,7 +55,9 @@ def key_figures(v: Values) -> Iterator[tuple[str, str]]:
         share = f"{slots['busy_share']:.1%}"
         yield "slots", f"{slots['count']}, {slots['mean_busy']:.1f} busy on average ({share})"
         graphs = v["codec_graphs"]
-        yield "codec graphs", f"{graphs['hits']:,} hits, {graphs['misses']:,} misses"
+        num_misses = graphs["misses"]
+        misses = "1 miss" if num_misses == 1 else f"{num_misses:,} misses"
+        yield "codec graphs", f"{counted(graphs['hits'], 'hit')}, {misses}"
     if fallbacks := v.get("kernel_fallbacks"):  # none in a good run, nor in an old report
         said = ", ".join(f"{name} {n:,}" for name, n in fallbacks.items())
         yield "without kernels", said

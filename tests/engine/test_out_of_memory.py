@@ -121,7 +121,7 @@ def test_notes_say_what_happened() -> None:
     speaker = CodecLMSpeaker(Short(step_fails=lambda num_rows: num_rows > 4), 8)
     assert len(list(speaker.speak(texts(20)))) == 20
     assert speaker.stats.notes == [
-        "out of memory with 8 rows in 8 slots; they are decoded again apart from the others",
+        "out of memory with 8 rows in 8 slots; to be decoded again apart from the others",
         "going on with 4 slots",
     ]
     assert speaker.stats.num_slots == 4

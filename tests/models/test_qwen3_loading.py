@@ -282,7 +282,7 @@ TENSORS = [
 def test_a_missing_tensor_is_named(checkpoint: Checkpoint, file: str, name: str) -> None:
     checkpoint.edit_tensors(lambda t: t.__delitem__(name), file)
     problem = checkpoint.problem()
-    assert "1 tensors missing" in problem
+    assert "1 tensor missing" in problem
     assert name in problem
     assert str(checkpoint.folder) in problem
 

@@ -133,8 +133,8 @@ def damage(change: Callable[[dict[str, torch.Tensor]], Any]) -> Callable[[Path],
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (lambda t: t.pop("stop_head.weight"), "1 tensors missing: stop_head.weight"),
-        (lambda t: t.update(lora_a=torch.zeros(1)), "1 tensors unexpected: lora_a"),
+        (lambda t: t.pop("stop_head.weight"), "1 tensor missing: stop_head.weight"),
+        (lambda t: t.update(lora_a=torch.zeros(1)), "1 tensor unexpected: lora_a"),
         (
             lambda t: t.update({"base_lm.norm.weight": torch.zeros(3)}),
             r"base_lm.norm.weight \[3\] instead of \[48\]",

@@ -196,7 +196,7 @@ def test_wrong_tensors_are_all_named(config, tmp_path):
     message = str(e.value)
     assert message.startswith(str(path))
     assert "2 tensors missing: decoder.decoder.5.alpha, encoder.downsample.conv.weight" in message
-    assert "1 tensors unexpected: decoder.extra" in message
+    assert "1 tensor unexpected: decoder.extra" in message
     assert "decoder.pre_conv.conv.bias [5] instead of [36]" in message
 
 

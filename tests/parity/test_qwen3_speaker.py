@@ -149,7 +149,7 @@ def test_other_architectures_work():
 
 def test_missing_speaker_tensors_are_named(config, tensors):
     partial = {k: v for k, v in tensors.items() if k != "speaker_encoder.fc.bias"}
-    with pytest.raises(ModelError, match=r"base: 1 tensors missing: speaker_encoder\.fc\.bias"):
+    with pytest.raises(ModelError, match=r"base: 1 tensor missing: speaker_encoder\.fc\.bias"):
         select_speaker_weights(partial, config, "base")
 
 

@@ -14,6 +14,7 @@ import struct
 import numpy as np
 
 from ttsbatch.audio.wav_header import HEAD_BYTES, measure_wav_head
+from ttsbatch.counts import counted
 
 _XING_WITHIN_BYTES = 64  # of the start: the header of a frame, its side information, then the tag
 _XING_HAS_FRAMES_AND_BYTES = 3
@@ -58,13 +59,14 @@ def _measure_mp3(data: bytes) -> tuple[int, int]:
     start = data[:_XING_WITHIN_BYTES]
     at = max(start.find(b"Xing"), start.find(b"Info"))
     if at < 0 or len(data) < at + 16:
-        raise ValueError(f"{len(data):,} bytes without an MP3 header")
+        raise ValueError(f"{counted(len(data), 'byte')} without an MP3 header")
     flags, _, num_bytes = struct.unpack_from(">III", data, at + 4)
     if flags & _XING_HAS_FRAMES_AND_BYTES != _XING_HAS_FRAMES_AND_BYTES:
         raise ValueError("its header has no size")
     if num_bytes != len(data):
         what = "cut short: " if len(data) < num_bytes else ""
-        raise ValueError(f"{what}{len(data):,} bytes, expected {num_bytes:,} by its header")
+        found = counted(len(data), "byte")
+        raise ValueError(f"{what}{found}, expected {num_bytes:,} by its header")
     try:
         info = soundfile.info(io.BytesIO(data))
     except soundfile.LibsndfileError as e:
@@ -77,7 +79,7 @@ def _measure_flac(data: bytes) -> tuple[int, int]:
     import soundfile
 
     if data[:4] != b"fLaC":
-        raise ValueError(f"{len(data):,} bytes without a FLAC header")
+        raise ValueError(f"{counted(len(data), 'byte')} without a FLAC header")
     num_decoded, digest = 0, hashlib.md5(usedforsecurity=False)
     try:
         with soundfile.SoundFile(io.BytesIO(data)) as file:

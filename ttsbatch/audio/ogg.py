@@ -10,6 +10,8 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ttsbatch.counts import counted
+
 _HEADER = struct.Struct("<4sBBqIIIB")  # capture, version, flags, granule, serial, number, crc, n
 _LAST_PAGE = 4
 _MIRRORED = bytes(int(f"{i:08b}"[::-1], 2) for i in range(256))
@@ -53,7 +55,7 @@ def measure_opus(data: bytes) -> tuple[int, int]:
     found = list(pages(data))
     head = data[found[0].body : found[0].body + 19] if found else b""
     if head[:8] != b"OpusHead" or len(head) < 19:
-        raise ValueError(f"{len(data):,} bytes without an Opus header")
+        raise ValueError(f"{counted(len(data), 'byte')} without an Opus header")
     if not found[-1].is_last:
         raise ValueError("cut short: its last page is not there")
     channels, skip, rate_hz = struct.unpack_from("<BHI", head, 9)

@@ -6,6 +6,8 @@ import os
 import struct
 from pathlib import Path
 
+from ttsbatch.counts import counted
+
 HEAD_BYTES = 4096
 _PCM = 1
 
@@ -33,7 +35,7 @@ def measure_wav_head(head: bytes, size: int) -> tuple[int, int]:
         ValueError: as `measure_wav`.
     """
     if len(head) < 12 or head[:4] != b"RIFF" or head[8:12] != b"WAVE":
-        raise ValueError(f"{size:,} bytes without a WAV header")
+        raise ValueError(f"{counted(size, 'byte')} without a WAV header")
     (riff_bytes,) = struct.unpack_from("<I", head, 4)
     rate_hz = position = 0
     start = 12
@@ -46,15 +48,15 @@ def measure_wav_head(head: bytes, size: int) -> tuple[int, int]:
             break
         start = position + length + length % 2
     else:
-        raise ValueError(f"{size:,} bytes without a data chunk")
+        raise ValueError(f"{counted(size, 'byte')} without a data chunk")
     if not rate_hz:
         raise ValueError("has no format chunk")
     if size < position + length:
-        raise ValueError(f"cut short: {size - position:,} of {length:,} bytes of audio")
+        raise ValueError(f"cut short: {size - position:,} of {counted(length, 'byte')} of audio")
     if size != riff_bytes + 8:
-        raise ValueError(f"{size:,} bytes, expected {riff_bytes + 8:,} by its header")
+        raise ValueError(f"{counted(size, 'byte')}, expected {riff_bytes + 8:,} by its header")
     if length % 2:
-        raise ValueError(f"{length:,} bytes of audio, which is half a sample too many")
+        raise ValueError(f"{counted(length, 'byte')} of audio, which is half a sample too many")
     return length // 2, rate_hz
 
 
@@ -62,6 +64,7 @@ def _rate(fields: tuple[int, ...]) -> int:
     encoding, channels, rate_hz, _, _, bits = fields
     if (encoding, channels, bits) != (_PCM, 1, 16):
         raise ValueError(
-            f"encoding {encoding}, {channels} channels, {bits} bits; expected 16-bit PCM, mono"
+            f"encoding {encoding}, {counted(channels, 'channel')}, {counted(bits, 'bit')}; "
+            "expected 16-bit PCM, mono"
         )
     return rate_hz

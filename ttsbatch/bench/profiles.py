@@ -10,6 +10,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from ttsbatch.bench.parts import bench_step
+from ttsbatch.counts import counted
 from ttsbatch.errors import SinkError
 from ttsbatch.models.protocol import CodecLM
 
@@ -76,6 +77,6 @@ def table_lines(kernels: list[KernelTime]) -> list[str]:
     rest = kernels[SHOWN:]
     if rest:
         us, calls = sum(k.us for k in rest), sum(k.calls for k in rest)
-        lines.append(f"{us:9.1f} {calls:6.1f}  {len(rest)} others")
+        lines.append(f"{us:9.1f} {calls:6.1f}  {counted(len(rest), 'other')}")
     total = f"{sum(k.us for k in kernels):9.1f} {sum(k.calls for k in kernels):6.1f}  all"
     return ["       us  calls  of one frame", *lines, total]

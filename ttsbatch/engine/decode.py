@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ttsbatch.counts import counted
 from ttsbatch.engine.graphs import BucketGraphs
 from ttsbatch.engine.queue import JobQueue, Refusal
 from ttsbatch.engine.rows import STOP, Rows
@@ -210,7 +211,9 @@ class DecodeLoop:
         def frame(bound: int) -> None:
             rows.advance(self._model.step(self._state, rows, sampler, bound))
 
-        return BucketGraphs(f"a frame of {num_slots} slots", frame, self._model.device, bounds)
+        return BucketGraphs(
+            f"a frame of {counted(num_slots, 'slot')}", frame, self._model.device, bounds
+        )
 
     def _size(self) -> int:
         """Slots of the smallest frame that reaches every busy one."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from ttsbatch.counts import counted
 from ttsbatch.engine.budget import make_job
 from ttsbatch.engine.codec_batches import FEWEST_FULL_SAMPLES, FULL_SAMPLES
 from ttsbatch.engine.decode import DecodeLoop, FinishedFrames
@@ -85,8 +86,9 @@ def choose_sizes(
     num_pages = min(num_slots * longest, free_bytes // page_bytes) + 1
     if num_pages <= num_slots:
         raise EngineError(
-            f"{device}: {free_bytes >> 20} MiB for KV hold {num_pages - 1} pages of "
-            f"{page_bytes >> 10} KiB; {num_slots} slots need at least as many: use fewer --slots"
+            f"{device}: {free_bytes >> 20} MiB for KV hold {counted(num_pages - 1, 'page')} of "
+            f"{page_bytes >> 10} KiB; expected as many as its {counted(num_slots, 'slot')} at "
+            "least: use fewer --slots"
         )
     return Sizes(num_slots, num_pages, min(longest, num_pages - 1) * PAGE_SIZE)
 
@@ -136,7 +138,7 @@ class CodecLMSpeaker:
                 half = self._sizes.num_slots // 2
                 if half < FEWEST_SLOTS:
                     raise EngineError(f"{model.device}: {e}") from e
-                note = f"out of memory with {self._sizes.num_slots} slots; trying {half}"
+                note = f"out of memory with {counted(self._sizes.num_slots, 'slot')}; trying {half}"
                 self.stats.notes.append(note)
             self._free_unused()
             if self._codec_samples is not None:
@@ -238,8 +240,8 @@ class CodecLMSpeaker:
                 raise EngineError(f"{self._model.device}: {e}") from e
         self._free_unused()
         self.stats.notes.append(
-            f"out of memory with {len(apart)} rows in {self._sizes.num_slots} slots; "
-            "they are decoded again apart from the others"
+            f"out of memory with {counted(len(apart), 'row')} in "
+            f"{counted(self._sizes.num_slots, 'slot')}; to be decoded again apart from the others"
         )
         num_refused = 0
         for item in isolate(apart, self._decode, self._free_unused):
@@ -275,7 +277,7 @@ class CodecLMSpeaker:
             old = self._sizes
             pages = max((old.num_pages - 1) // 2, old.max_positions // PAGE_SIZE)
             self._sizes = Sizes(max(1, old.num_slots // 2), pages + 1, old.max_positions)
-            self.stats.notes.append(f"going on with {self._sizes.num_slots} slots")
+            self.stats.notes.append(f"going on with {counted(self._sizes.num_slots, 'slot')}")
             self._free_unused()
             try:
                 self._loop, self._vocoder = self._allocate()

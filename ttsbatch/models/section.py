@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ttsbatch.counts import counted
 from ttsbatch.errors import ModelError
 
 
@@ -106,6 +107,7 @@ class Section:
             or not all(type(x) in (int, float) and x > 0 for x in value)
         ):
             raise ModelError(
-                f"{self.where}.{key} is {value!r}; expected a list of {length} numbers above 0"
+                f"{self.where}.{key} is {value!r}; expected a list of "
+                f"{counted(length, 'number')} above 0"
             )
         return tuple(float(x) for x in value)

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from ttsbatch.counts import counted
 from ttsbatch.errors import ModelError
 from ttsbatch.models.tensor_specs import TensorSpec
 
@@ -55,7 +56,7 @@ def check_tensors(
 
 def _listed(what: str, names: list[str]) -> Iterable[str]:
     if names:
-        yield f"{len(names)} tensors {what}: {', '.join(names)}"
+        yield f"{counted(len(names), 'tensor')} {what}: {', '.join(names)}"
 
 
 def random_weights(

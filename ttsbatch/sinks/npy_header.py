@@ -8,6 +8,8 @@ from typing import BinaryIO
 
 from numpy.lib import format as npy
 
+from ttsbatch.counts import counted
+
 
 @dataclass(frozen=True, slots=True)
 class NpyHeader:
@@ -30,5 +32,5 @@ def read_npy_header(file: BinaryIO, size: int) -> NpyHeader:
         raise ValueError(f"not an array file: {e}") from e
     expected = file.tell() + math.prod(shape) * dtype.itemsize
     if size != expected:
-        raise ValueError(f"{size:,} bytes, expected {expected:,} by its header")
+        raise ValueError(f"{counted(size, 'byte')}, expected {expected:,} by its header")
     return NpyHeader(str(dtype), tuple(shape))

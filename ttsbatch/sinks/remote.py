@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ttsbatch.counts import counted
 from ttsbatch.errors import SinkError
 from ttsbatch.sinks.mirror import Mirror, NoMirror
 from ttsbatch.sinks.owner import WRITER, Owner
@@ -176,8 +177,8 @@ def stale_manifest(store: Store, folder: Path) -> str | None:
     size = here.stat().st_size if here.exists() else 0
     if there is not None and there.size_bytes == size:
         return None
-    found = "is not there" if there is None else f"has {there.size_bytes:,} bytes"
-    return f"manifest.jsonl {found}; the ledger has {size:,} bytes of it"
+    found = "is not there" if there is None else f"has {counted(there.size_bytes, 'byte')}"
+    return f"manifest.jsonl {found}; the ledger has {counted(size, 'byte')} of it"
 
 
 def read_top(out: Path | str, name: str) -> bytes:

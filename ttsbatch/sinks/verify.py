@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from ttsbatch.counts import counted
 from ttsbatch.errors import SinkError
 from ttsbatch.sinks import ledger
 from ttsbatch.sinks.findings import Findings
@@ -146,7 +147,9 @@ class OutputCheck:
         else:
             if self._has_ledger and (extra := commits.stat().st_size - found.size_bytes):
                 kind = "leftover" if self.killed else "ledger"
-                self.findings.add(kind, None, f"{commits.name}: its last {extra} bytes are torn")
+                self.findings.add(
+                    kind, None, f"{commits.name}: {counted(extra, 'byte')} torn at its end"
+                )
         self._finished = _index_of(self._live)
         self._line_at = np.full(len(self._live), -1, np.int64)
         self._seen = np.zeros(len(self._live), bool)
@@ -176,7 +179,7 @@ class OutputCheck:
         for line, checked in _check_lines(self._files, lines(), self._with_codes):
             self._take(line, checked)
         if num_left:
-            message = f"{num_left:,} lines of manifest.jsonl that are replaced or not committed"
+            message = f"{counted(num_left, 'line')} of manifest.jsonl, replaced or not committed"
             self.findings.add("leftover", None, message)
 
     def _take(self, line: Line, checked: Checked) -> None:
@@ -207,7 +210,7 @@ class OutputCheck:
         ours = int(record["num_samples"]), int(record["sample_rate_hz"])
         is_sound = all(kind == "unpublished" for kind, _ in checked.problems)
         if is_sound and ours != (checked.num_samples, checked.sample_rate_hz):
-            message = f"{where}: the ledger says {ours[0]:,} samples at {ours[1]:,} Hz"
+            message = f"{where}: the ledger says {counted(ours[0], 'sample')} at {ours[1]:,} Hz"
             self.findings.add("ledger", checked.id, message)
 
     def _name(self, checked: Checked) -> str | None:
@@ -223,10 +226,10 @@ class OutputCheck:
         if not self._has_ledger and self._unledgered and not self.findings.count(["ledger"]):
             self.findings.add("ledger", None, "ledger/commits.bin is not there")
         if num_lost := int(np.count_nonzero(self._line_at < 0)):
-            message = f"{num_lost:,} finished rows have no line in manifest.jsonl"
+            message = f"{counted(num_lost, 'finished row')} without a line in manifest.jsonl"
             self.findings.add("ledger", None, message)
         if self._num_moved:
-            message = f"{self._num_moved:,} lines are not where the ledger has them"
+            message = f"{counted(self._num_moved, 'line')} not where the ledger has them"
             self.findings.add("ledger", None, message)
 
     # -- files

@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, NoReturn
 
 from ttsbatch.audio.measure import bytes_needed, measure_audio
+from ttsbatch.counts import counted
 from ttsbatch.sinks.npy_header import NpyHeader, read_npy_header
 from ttsbatch.sinks.packed import split_packed
 from ttsbatch.sinks.verify_shards import Member, ShardFiles
@@ -101,7 +102,9 @@ def _check_duration(row: dict[str, Any], checked: Checked) -> None:
     duration, rate_hz, num_samples = row.get("duration"), row["sample_rate"], row["num_samples"]
     is_number = isinstance(duration, (int, float)) and math.isfinite(duration)
     if rate_hz <= 0 or not is_number or abs(duration * rate_hz - num_samples) > 0.5:
-        message = f"duration is {duration} s, with {num_samples:,} samples at {rate_hz:,} Hz"
+        message = (
+            f"duration is {duration} s, with {counted(num_samples, 'sample')} at {rate_hz:,} Hz"
+        )
         checked.problems.append(("wrong_samples", message))
 
 
@@ -118,7 +121,7 @@ def _check_audio(out: Path, row: dict[str, Any], checked: Checked) -> None:
         _compare_audio(measured, row, checked)
         said = row.get("num_bytes", size)
         if size != said and measured == (row["num_samples"], row["sample_rate"]):
-            raise ValueError(f"{size:,} bytes; the manifest says {said}")
+            raise ValueError(f"{counted(size, 'byte')}; the manifest says {said}")
     except ValueError as e:
         checked.problems.append(("torn_file", f"{name}: {e}"))
     except OSError as e:
@@ -166,8 +169,8 @@ def _compare_audio(measured: tuple[int, int], row: dict[str, Any], checked: Chec
     num_samples, rate_hz = measured
     if measured != (row["num_samples"], row["sample_rate"]):
         message = (
-            f"{row['audio_filepath']}: {num_samples:,} samples at {rate_hz:,} Hz; the manifest "
-            f"says {row['num_samples']:,} at {row['sample_rate']:,} Hz"
+            f"{row['audio_filepath']}: {counted(num_samples, 'sample')} at {rate_hz:,} Hz; the "
+            f"manifest says {row['num_samples']:,} at {row['sample_rate']:,} Hz"
         )
         checked.problems.append(("wrong_samples", message))
 

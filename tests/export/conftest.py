@@ -31,7 +31,7 @@ ROWS: list[dict[str, Any]] = [
     {"id": "one", "text": "A first row."},
     {"id": "a/b.c", "text": "Two | pipes\nand a line."},
     {"id": "a_b.c", "text": "A plain id with a dot."},
-    {"id": "Ünïcode", "text": "Grüße, 你好!", "language": "en"},
+    {"id": "Ünïcode", "text": "Grüße, Ωμέγα!", "language": "en"},
     {"id": "bad", "text": "mumble 9 times"},
     {"id": "ONE", "text": "An id in capitals.", "kind": {"deep": [1, None]}},
     {"id": "2020-01-01", "text": "2020-01-01", "file_name": "sub/day"},

@@ -27,7 +27,6 @@ from ttsbatch.progress import Progress, Tally
 from ttsbatch.quality.extras import Measuring, check_extras, load_extras
 from ttsbatch.reasons import Reasons
 from ttsbatch.report import Ended, Meter, RunReport, finish_report
-from ttsbatch.sinks.outdir import OtherModel
 from ttsbatch.sinks.remote import opened_for_writing
 from ttsbatch.sinks.shards import ShardSink
 from ttsbatch.stop import Stop
@@ -95,10 +94,7 @@ def synthesize(
     with ExitStack() as stack:
         stdin = stack.enter_context(spooled_stdin(plan.corpus.sources))
         opened = stack.enter_context(opened_for_writing(out))
-        try:
-            sink = stack.enter_context(ShardSink(opened.folder, plan, card, mirror=opened.mirror))
-        except OtherModel as e:
-            raise e.named(card.name) from None
+        sink = stack.enter_context(ShardSink(opened.folder, plan, card, mirror=opened.mirror))
         meter, tally = Meter(), Tally(reasons=reasons or Reasons())
         corpus = _Corpus(plan, card, sink, meter, tally, stdin, stop)
         progress.phase("checking rows")

@@ -77,41 +77,19 @@ def read_run(out: Path) -> dict[str, Any] | None:
     raise SinkError(f'{path}: has no "settings"; expected the JSON of an earlier run')
 
 
-class OtherModel(PlanError):
-    """OUT was begun with another model than this run's; see `check_settings`."""
-
-    def __init__(self, out: str, run: Mapping[str, Any], content: str, changes: list[str]) -> None:
-        self._out, self._run, self._content, self._changes = out, run, content, changes
-        super().__init__(self._said(None))
-
-    def named(self, name: str) -> PlanError:
-        """The same error with the name of this run's model in it."""
-        return PlanError(self._said(name))
-
-    def _said(self, name: str | None) -> str:
-        model = self._run.get("model") or {}
-        was, option = model.get("name"), (self._run.get("plan") or {}).get("model")
-        if name is None or name == was:
-            before = str(self._run["settings"].get("model_content_hash"))
-            change = (
-                f"the content of model {_show(was)} was {before[:12]}, now {self._content[:12]}: "
-                "other weights or configuration"
-            )
-            remedy = "that model as it was"
-        else:
-            change = f"model was {_show(was)}, now {_show(name)}"
-            remedy = "no --model" if option is None else f"--model {option}"
-        if self._changes:
-            remedy += " and the old values"
-        return _refusal(self._out, [change, *self._changes], remedy)
-
-
-def check_settings(out: str, run: Mapping[str, Any], settings: Mapping[str, Any]) -> None:
+def check_settings(
+    out: str, run: Mapping[str, Any], settings: Mapping[str, Any], model: str
+) -> None:
     """Refuse a run whose settings differ from those that OUT was begun with.
 
+    Args:
+        out: in the message.
+        run: its run.json.
+        settings: of this run.
+        model: the name of this run's.
+
     Raises:
-        OtherModel: the model is another one, and what else changed.
-        PlanError: every changed setting, with the old and the new value.
+        PlanError: another model, and every changed setting, with the old and the new value.
     """
     old, new = _flat(run["settings"]), _flat(settings)
     was_content, content = (s.pop("model_content_hash", None) for s in (old, new))
@@ -124,17 +102,25 @@ def check_settings(out: str, run: Mapping[str, Any], settings: Mapping[str, Any]
         was, now = old.get(name), new.get(name)
         if was != now:
             changes.append(f"{name.replace('_', '-')} was {_show(was)}, now {_show(now)}")
+    remedies = ["the old values"] if changes else []
     if is_other_model:
-        raise OtherModel(out, run, str(content), changes)
+        before = (run.get("model") or {}).get("name")
+        option = (run.get("plan") or {}).get("model")
+        if before == model:
+            change = (
+                f"the content of model {_show(before)} was {str(was_content)[:12]}, now "
+                f"{str(content)[:12]}: other weights or configuration"
+            )
+            remedy = "that model as it was"
+        else:
+            change = f"model was {_show(before)}, now {_show(model)}"
+            remedy = "no --model" if option is None else f"--model {option}"
+        changes, remedies = [change, *changes], [remedy, *remedies]
     if changes:
-        raise PlanError(_refusal(out, changes, "the old values"))
-
-
-def _refusal(out: str, changes: list[str], remedy: str) -> str:
-    return (
-        f"{out}: begun with other settings: {'; '.join(changes)}. Run with {remedy} to resume, or "
-        "write to another folder"
-    )
+        raise PlanError(
+            f"{out}: begun with other settings: {'; '.join(changes)}. Run with "
+            f"{' and '.join(remedies)} to resume, or write to another folder"
+        )
 
 
 def _flat(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -79,7 +79,7 @@ class Peek:
         found = ledger.scan(commits, manifest.stat().st_size if manifest.exists() else 0)
         run = read_run(folder)
         if run is not None and run["settings"] != settings and len(found.finished):
-            check_settings(name, run, settings)
+            check_settings(name, run, settings, card.name)
         live = np.zeros(0, ledger.RECORD)
         if found.size_bytes:
             live, _, _ = ledger.live_rows(commits, found.size_bytes)

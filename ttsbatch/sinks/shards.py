@@ -110,7 +110,7 @@ class ShardSink:
     def _open(self, plan: RunPlan, card: ModelCard, settings: dict[str, object]) -> None:
         run = read_run(self.out)
         if run is not None and run["settings"] != settings and self._journal.has_rows():
-            check_settings(self.name, run, settings)
+            check_settings(self.name, run, settings, card.name)
         self._lock.sign()
         self._temp_folder.mkdir(exist_ok=True)
         remove_files([p for p in self._temp_folder.iterdir() if p.is_file()], self._temp_folder)

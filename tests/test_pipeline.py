@@ -161,6 +161,13 @@ def test_a_failed_row_is_kept_as_it_was_given_in_the_failures(
     assert json.dumps(failure["row"]) == json.dumps(row)
 
 
+def test_a_session_that_loads_no_model_is_on_no_device(bench: Bench, write_rows: Rows) -> None:
+    report = bench.run(write_rows("not json"))
+    assert report.values["devices"] == {}
+    report = bench.run(write_rows("not json", {"id": "a", "text": "one"}))
+    assert list(report.values["devices"]) == ["cpu"]
+
+
 def test_rejects_are_written_before_the_model_is_loaded(
     bench: Bench, write_rows: Rows, tmp_path: Path
 ) -> None:

@@ -389,6 +389,8 @@ def _devices(sessions: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
     devices: dict[str, dict[str, Any]] = {}
     for s in sessions:
         names = s.get("devices")
+        if not names and not s["audio_seconds"]:
+            continue  # it had no model to load
         name = "unknown" if not names else " + ".join(dict.fromkeys(names))
         one = devices.setdefault(name, {"count": 0, "audio_seconds": 0.0, "wall_seconds": 0.0})
         one["count"] = max(one["count"], len(names or [None]))

@@ -46,7 +46,7 @@ def test_export_counts_its_rows_and_leaves_out_alone(out: Path, tmp_path: Path, 
         "not_made": 0,
         "left": 0,
     }
-    assert "1 flagged rows were left out" in result.stderr
+    assert "left out: 1 flagged row;" in result.stderr
     assert left_at(tmp_path) == ["x"]
 
 
@@ -204,7 +204,7 @@ def test_unfinished_run_is_exported_as_far_as_it_is_and_exits_7(
     assert result.exit_code == 7
     found = json.loads(result.stdout)
     assert (found["rows"], found["left"]) == (3, 5)
-    assert "5 rows are not made yet" in result.stderr
+    assert "5 rows still to be made" in result.stderr
     (out / "ledger/session.json").write_text("{}")
     result = call("export", out, "--to", "nemo", "-o", tmp_path / "y", "--json")
     assert result.exit_code == 7

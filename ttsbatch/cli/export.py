@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ttsbatch.cli.options import AsJson, IsQuiet
+from ttsbatch.counts import counted
 from ttsbatch.errors import EXIT_OK, EXIT_ROWS_FAILED, PlanError
 
 if TYPE_CHECKING:
@@ -121,14 +122,14 @@ def _warn(out: str, done: Exported) -> None:
     """What the export lacks, on stderr, so that nobody has to look for it."""
     if done.flagged_left_out:
         print(
-            f"ttsbatch: {done.flagged_left_out:,} flagged rows were left out; "
+            f"ttsbatch: left out: {counted(done.flagged_left_out, 'flagged row')}; "
             "--include-flagged takes them, marked",
             file=sys.stderr,
         )
     if done.is_unfinished:
-        left = "an unknown number of" if done.left is None else f"{done.left:,}"
+        left = "an unknown number of rows" if done.left is None else counted(done.left, "row")
         print(
-            f"ttsbatch: {out}: the run is not finished, {left} rows are not made yet; "
+            f"ttsbatch: {out}: the run is not finished, {left} still to be made; "
             "the same synth command resumes it",
             file=sys.stderr,
         )

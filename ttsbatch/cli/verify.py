@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ttsbatch.cli.options import AsJson
+from ttsbatch.counts import counted
 from ttsbatch.errors import EXIT_OK, EXIT_ROWS_FAILED, SinkError
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def verify(
     else:
         _print(found)
     if found.num_damaged:
-        raise SinkError(f"{found.out}: damaged: {found.num_damaged:,} findings")
+        raise SinkError(f"{found.out}: damaged: {counted(found.num_damaged, 'finding')}")
     raise typer.Exit(EXIT_ROWS_FAILED if found.num_unfinished else EXIT_OK)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import chdir, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ttsbatch.corpus.open import STDIN, expand
 from ttsbatch.corpus.scan import scan
-from ttsbatch.errors import SinkError, TTSBatchError
+from ttsbatch.errors import CorpusError, SinkError, TTSBatchError
 from ttsbatch.models import open_card
 from ttsbatch.plan import RunPlan
 from ttsbatch.report import load_report
@@ -19,6 +21,7 @@ from ttsbatch.sinks.ledger import key_hash
 from ttsbatch.sinks.remote import name_of, opened_for_reading, stale_manifest
 from ttsbatch.sinks.verify import OutputCheck
 from ttsbatch.types import Failure, Utterance
+from ttsbatch.uri import is_uri
 
 
 @dataclass(slots=True)
@@ -68,7 +71,7 @@ def verify_run(out: Path | str) -> Verification:
     Raises:
         SinkError: not the output of a run, or its store does not answer.
     """
-    with opened_for_reading(out) as (folder, store):
+    with opened_for_reading(out if is_uri(str(out)) else Path(out).absolute()) as (folder, store):
         output = OutputCheck(folder, store)
         if store is not None and (problem := stale_manifest(store, folder)):
             kind = "leftover" if output.killed else "ledger"
@@ -88,12 +91,27 @@ def _verify(output: OutputCheck, name: str) -> Verification:
     elif output.killed:
         found.notes.append("the last session was killed; the same synth command resumes it")
     try:
-        _InputCheck(output, found).run()
+        with _where_the_input_is(output.run):
+            _InputCheck(output, found).run()
     except TTSBatchError as e:
         message = f"not compared with all of the input: {e}"
         output.findings.add("not_compared", None, message)
         _add_left(output)
     return found
+
+
+@contextmanager
+def _where_the_input_is(run: Mapping[str, Any]) -> Iterator[None]:
+    """Be in the folder of the run where its relative names of a corpus say nothing here."""
+    sources, folder = RunPlan.from_json(run.get("plan")).corpus.sources, run.get("folder")
+    try:
+        expand(sources)
+    except CorpusError:
+        if isinstance(folder, str) and Path(folder).is_dir():
+            with chdir(folder):
+                yield
+            return
+    yield
 
 
 def _add_left(output: OutputCheck) -> dict[str, int] | None:

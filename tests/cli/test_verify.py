@@ -334,6 +334,20 @@ def test_input_that_is_gone_is_said_and_not_called_good(out: Path, tmp_path: Pat
     assert named(look(out, 6), "file_missing") == ["r4"]
 
 
+def test_input_named_relative_to_the_runs_folder_is_found_from_another(
+    make: Callable[..., Path], write_rows: Rows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, elsewhere = write_rows(*ALL), tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(corpus.parent)
+    whole = make(corpus.name)
+    monkeypatch.chdir(elsewhere)
+    assert look(Path("..") / whole.name, 0)["utterances"]["in"] == 11
+    assert Path.cwd() == elsewhere
+    corpus.rename(tmp_path / "rows2.jsonl")
+    assert list(look(whole, 7)["findings"]) == ["not_compared"]
+
+
 def test_rows_left_of_an_input_that_is_gone_are_counted(
     make: Callable[..., Path], write_rows: Rows
 ) -> None:

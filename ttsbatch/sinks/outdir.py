@@ -161,6 +161,7 @@ def run_json(
         },
         "settings": settings,
         "plan": plan.to_json(),
+        "folder": os.getcwd(),  # what the plan's relative names are relative to
         "versions": _versions(),
     }
     return (dump_json(run, indent=2) + "\n").encode("utf8")

@@ -64,6 +64,21 @@ def compact(
     finish_compaction(manifest, commits)
 
 
+def whole_logs(out: Path) -> tuple[Path, Path, bool]:
+    """Where manifest and ledger of an OUT are whole, without a change to it.
+
+    Returns:
+        Manifest, ledger, and whether a compaction was cut short: then the new pair is whole, and
+        not all renamed yet.
+    """
+    manifest, commits = out / "manifest.jsonl", out / "ledger" / "commits.bin"
+    new_manifest, new_commits, intent = _paths(commits)
+    if not intent.exists():
+        return manifest, commits, False
+    manifest = new_manifest if new_manifest.exists() else manifest
+    return manifest, new_commits if new_commits.exists() else commits, True
+
+
 def _paths(commits: Path) -> tuple[Path, Path, Path]:
     folder = commits.parent
     return folder / "manifest.new", folder / "commits.new", folder / "compaction"

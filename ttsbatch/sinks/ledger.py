@@ -99,6 +99,16 @@ class Finished:
         position = np.concatenate([r["position"] for r in parts])[order]
         return cls(hi[order], lo, key, position)
 
+    @classmethod
+    def of_live(cls, live: Records) -> Finished:
+        """From the records of `live_rows`; a position is then an index into those."""
+        names = ("id_hi", "id_lo", "key_hi")
+        index = np.zeros(len(live), [*((n, "<u8") for n in names), ("position", "<u4")])
+        for name in names:
+            index[name] = live[name]
+        index["position"] = np.arange(len(live))
+        return cls.of([index])
+
     def __len__(self) -> int:
         return len(self.id_hi)
 

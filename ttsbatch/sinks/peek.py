@@ -14,6 +14,7 @@ import numpy as np
 from ttsbatch.errors import SinkError
 from ttsbatch.plan import RunPlan
 from ttsbatch.sinks import ledger, tar
+from ttsbatch.sinks.compact import whole_logs
 from ttsbatch.sinks.durable import as_sink_error
 from ttsbatch.sinks.keys import content_key, run_settings, settings_fingerprint
 from ttsbatch.sinks.layout import Layout
@@ -75,7 +76,7 @@ class Peek:
         """
         settings = run_settings(plan, card)
         self._fingerprint = settings_fingerprint(settings)
-        manifest, commits = _logs(folder)
+        manifest, commits, _ = whole_logs(folder)
         found = ledger.scan(commits, manifest.stat().st_size if manifest.exists() else 0)
         run = read_run(folder)
         if run is not None and run["settings"] != settings and len(found.finished):
@@ -83,7 +84,7 @@ class Peek:
         live = np.zeros(0, ledger.RECORD)
         if found.size_bytes:
             live, _, _ = ledger.live_rows(commits, found.size_bytes)
-        self._finished = ledger.Finished.of([_index_of(live)])
+        self._finished = ledger.Finished.of_live(live)
         layout = make_layout(plan, folder, folder / "ledger/tmp", NameBook(), card.sample_rate_hz)
         self._lost: set[int] = set()  # offsets of their manifest lines
         if store is not None:
@@ -104,26 +105,6 @@ class Peek:
         if found is None or int(self._offsets[found[1]]) in self._lost:
             return False
         return found[0] == ledger.key_hash(content_key(utterance, self._fingerprint))[0]
-
-
-def _logs(folder: Path) -> tuple[Path, Path]:
-    """Manifest and ledger; those of a removal of replaced rows that was cut short, if it was."""
-    at = folder / "ledger"
-    manifest, commits = folder / "manifest.jsonl", at / "commits.bin"
-    if (at / "compaction").exists():
-        new_manifest, new_commits = at / "manifest.new", at / "commits.new"
-        manifest = new_manifest if new_manifest.exists() else manifest
-        commits = new_commits if new_commits.exists() else commits
-    return manifest, commits
-
-
-def _index_of(live: ledger.Records) -> ledger.Records:
-    names = ("id_hi", "id_lo", "key_hi")
-    index = np.zeros(len(live), [*((n, "<u8") for n in names), ("position", "<u4")])
-    for name in names:
-        index[name] = live[name]
-    index["position"] = np.arange(len(live))
-    return index
 
 
 def _listing(store: Store) -> Listing:

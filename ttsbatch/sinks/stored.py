@@ -19,6 +19,7 @@ import numpy as np
 
 from ttsbatch.errors import SinkError
 from ttsbatch.sinks import ledger
+from ttsbatch.sinks.compact import whole_logs
 from ttsbatch.sinks.outdir import read_run
 from ttsbatch.sinks.verify_row import parse_object
 
@@ -43,13 +44,8 @@ class FinishedRows:
         run = read_run(out) if out.is_dir() else None
         if run is None:
             raise SinkError(f"{out}: has no run.json; expected the output of a run")
-        folder = out / "ledger"
         self.run = run
-        self._manifest, self._commits = out / "manifest.jsonl", folder / "commits.bin"
-        if (folder / "compaction").exists():  # the new pair is whole, and not all renamed yet
-            new_manifest, new_commits = folder / "manifest.new", folder / "commits.new"
-            self._manifest = new_manifest if new_manifest.exists() else self._manifest
-            self._commits = new_commits if new_commits.exists() else self._commits
+        self._manifest, self._commits, _ = whole_logs(out)
         size = self._manifest.stat().st_size if self._manifest.is_file() else 0
         if size and not self._commits.exists():
             raise SinkError(f"{self._commits}: is not there; expected the ledger of the run")

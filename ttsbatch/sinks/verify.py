@@ -22,6 +22,7 @@ import numpy as np
 from ttsbatch.counts import counted
 from ttsbatch.errors import SinkError
 from ttsbatch.sinks import ledger
+from ttsbatch.sinks.compact import whole_logs
 from ttsbatch.sinks.findings import Findings
 from ttsbatch.sinks.lock import in_use_by
 from ttsbatch.sinks.names import AUDIO_EXTENSIONS
@@ -126,13 +127,9 @@ class OutputCheck:
     # -- ledger
 
     def _read_ledger(self) -> None:
-        folder = self.out / "ledger"
-        self.manifest_path, commits = self.out / "manifest.jsonl", folder / "commits.bin"
-        if (folder / "compaction").exists():  # the new pair is whole, and not all renamed yet
+        self.manifest_path, commits, is_cut_short = whole_logs(self.out)
+        if is_cut_short:
             self.findings.add("leftover", None, "the removal of replaced rows was cut short")
-            new_manifest, new_commits = folder / "manifest.new", folder / "commits.new"
-            self.manifest_path = new_manifest if new_manifest.exists() else self.manifest_path
-            commits = new_commits if new_commits.exists() else commits
         none = np.zeros(0, ledger.RECORD)
         self._live, self._dead, self._last_shard = none, none, 0
         self._has_ledger = commits.exists()
@@ -150,7 +147,7 @@ class OutputCheck:
                 self.findings.add(
                     kind, None, f"{commits.name}: {counted(extra, 'byte')} torn at its end"
                 )
-        self._finished = _index_of(self._live)
+        self._finished = ledger.Finished.of_live(self._live)
         self._line_at = np.full(len(self._live), -1, np.int64)
         self._seen = np.zeros(len(self._live), bool)
 
@@ -263,15 +260,6 @@ class OutputCheck:
             self.findings.add("doubled", None, f"{path}#{key}: is there twice")
         for member in self._files.members(path):
             self._check_named(f"{path}#{member}")
-
-
-def _index_of(live: ledger.Records) -> ledger.Finished:
-    names = ("id_hi", "id_lo", "key_hi")
-    index = np.zeros(len(live), [*((n, "<u8") for n in names), ("position", "<u4")])
-    for name in names:
-        index[name] = live[name]
-    index["position"] = np.arange(len(live))
-    return ledger.Finished.of([index])
 
 
 def _digest(path: str) -> bytes:

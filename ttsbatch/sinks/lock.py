@@ -79,6 +79,11 @@ def held_still(ledger: Path) -> Iterator[None]:
         os.close(fd)
 
 
+def in_use_error(out: object, holder: str) -> SinkError:
+    """What refuses a run that would write to an OUT which another one writes to."""
+    return SinkError(f"{out}: in use by {holder}; wait for it, end it, or write to another folder")
+
+
 class OutLock:
     """Exclusive use of an OUT, through flock(2) on `ledger/lock`.
 
@@ -105,10 +110,7 @@ class OutLock:
         except OSError as e:
             os.close(self._fd)
             if e.errno in (errno.EWOULDBLOCK, errno.EACCES):
-                raise SinkError(
-                    f"{ledger.parent}: in use by {_holder(ledger)}; "
-                    "wait for it, end it, or write to another folder"
-                ) from e
+                raise in_use_error(ledger.parent, _holder(ledger)) from e
             raise SinkError(f"{path}: cannot lock: {e.strerror}; expected flock to work") from e
         _held_fds.add(self._fd)
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 
-from ttsbatch.errors import SinkError
 from ttsbatch.plan import RunPlan
 from ttsbatch.sinks import ledger, tar
 from ttsbatch.sinks.compact import whole_logs
@@ -20,7 +19,7 @@ from ttsbatch.sinks.keys import content_key, run_settings, settings_fingerprint
 from ttsbatch.sinks.layout import Layout
 from ttsbatch.sinks.layouts import make_layout
 from ttsbatch.sinks.listing import Listing
-from ttsbatch.sinks.lock import in_use_by
+from ttsbatch.sinks.lock import in_use_by, in_use_error
 from ttsbatch.sinks.lost import find_lost
 from ttsbatch.sinks.names import NameBook
 from ttsbatch.sinks.outdir import check_settings, claim_folder, read_run
@@ -47,10 +46,7 @@ def peek(out: Path | str, plan: RunPlan, card: ModelCard) -> Peek:
             check_ours(store, is_new=True)
             holder = writer_of(store)
         if holder is not None:
-            raise SinkError(
-                f"{name_of(out)}: in use by {holder}; "
-                "wait for it, end it, or write to another folder"
-            )
+            raise in_use_error(name_of(out), holder)
         with as_sink_error(folder):
             return Peek(folder, store, plan, card, name_of(out))
 

@@ -287,7 +287,9 @@ def test_folder_that_is_no_output_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
-    def open_speaker(card: Any, plan: Any, keep_codes: bool, demand: Demand) -> FakeSpeaker:
+    def open_speaker(
+        card: Any, plan: Any, keep_codes: bool, demand: Demand, standby: None
+    ) -> FakeSpeaker:
         return FakeSpeaker(card)
 
     monkeypatch.setattr(ttsbatch.pipeline, "open_speaker", open_speaker)

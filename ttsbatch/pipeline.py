@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ttsbatch.corpus.open import spooled_stdin
@@ -18,7 +18,7 @@ from ttsbatch.corpus.scan import scan
 from ttsbatch.counts import counted
 from ttsbatch.errors import EngineError, PlanError
 from ttsbatch.judging import Judges, num_judges
-from ttsbatch.loading import open_speaker
+from ttsbatch.loading import open_speaker, stand_by
 from ttsbatch.models import check_engine_plan, open_card
 from ttsbatch.models.protocol import Speaker
 from ttsbatch.plan import RunPlan, check_rate
@@ -40,6 +40,7 @@ from ttsbatch.types import (
     ModelCard,
     Utterance,
 )
+from ttsbatch.workers.standby import Standby
 
 _MOST_SHOWN = 10  # rows that are told of one by one
 
@@ -95,6 +96,7 @@ def synthesize(
         stdin = stack.enter_context(spooled_stdin(plan.corpus.sources))
         opened = stack.enter_context(opened_for_writing(out))
         sink = stack.enter_context(ShardSink(opened.folder, plan, card, mirror=opened.mirror))
+        standby = stack.enter_context(standing_by(card, plan, load))
         meter, tally = Meter(), Tally(reasons=reasons or Reasons())
         corpus = _Corpus(plan, card, sink, meter, tally, stdin, stop)
         progress.phase("checking rows")
@@ -108,7 +110,7 @@ def synthesize(
                 if extras := load_extras(plan.checks):
                     measuring = stack.enter_context(Measuring(extras))
                 progress.phase(f"loading {card.name}")
-                speaker = timed_load(card, plan, load, meter, tally.demand)
+                speaker = timed_load(card, plan, load, meter, tally.demand, standby)
                 stack.callback(speaker.close)
                 stats = speaker.stats
                 if timeline is not None:
@@ -140,13 +142,29 @@ def synthesize(
         return report
 
 
+@contextmanager
+def standing_by(card: ModelCard, plan: RunPlan, load: Load | None) -> Iterator[Standby | None]:
+    """The processes that `timed_load` will need, where it needs any; those not taken end."""
+    standby = stand_by(card, plan.engine) if load is None else None
+    try:
+        yield standby
+    finally:
+        if standby is not None:
+            standby.close()
+
+
 def timed_load(
-    card: ModelCard, plan: RunPlan, load: Load | None, meter: Meter, demand: Demand
+    card: ModelCard,
+    plan: RunPlan,
+    load: Load | None,
+    meter: Meter,
+    demand: Demand,
+    standby: Standby | None,
 ) -> Speaker:
     """Load the plan's model for rows that ask this of it; the time goes to the meter."""
     started = time.perf_counter()
     if load is None:
-        speaker = open_speaker(card, plan.engine, plan.output.save_codes, demand)
+        speaker = open_speaker(card, plan.engine, plan.output.save_codes, demand, standby=standby)
     else:
         speaker = load(card, plan)
     elapsed = time.perf_counter() - started

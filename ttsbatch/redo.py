@@ -17,7 +17,7 @@ from typing import Any
 from ttsbatch.corpus.find import find_rows
 from ttsbatch.corpus.open import STDIN
 from ttsbatch.errors import CorpusError, PlanError, SinkError
-from ttsbatch.pipeline import Load, open_plan, timed_load
+from ttsbatch.pipeline import Load, open_plan, standing_by, timed_load
 from ttsbatch.plan import EnginePlan, RunPlan
 from ttsbatch.production import Production, cut
 from ttsbatch.progress import Progress, Tally
@@ -143,6 +143,7 @@ def _redo(
     redone = Redone()
     with ExitStack() as stack:
         sink = stack.enter_context(ShardSink(out, plan, card, keep_old=True, mirror=opened.mirror))
+        standby = stack.enter_context(standing_by(card, plan, load))
         progress.phase("finding rows")
         lines = {row_id: sink.line_of(row_id) for row_id in redo.ids}
         found = find_rows(plan, card, {i: _place(lines[i]) for i in redo.ids}, sink.is_finished)
@@ -165,7 +166,7 @@ def _redo(
                 measuring = None
                 if extras := load_extras(plan.checks):
                     measuring = stack.enter_context(Measuring(extras))
-                speaker = timed_load(card, plan, load, meter, demand)
+                speaker = timed_load(card, plan, load, meter, demand, standby)
                 stack.callback(speaker.close)
                 stats = speaker.stats
                 rows = _RedoSink(sink, tasks, redone.problems)

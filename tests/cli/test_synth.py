@@ -31,7 +31,9 @@ GOOD = {"id": "a", "text": "Good morning."}
 def cli(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
     """Runs a command in `tmp_path` with a fake in place of the embedded model."""
 
-    def open_speaker(card: Any, plan: Any, keep_codes: bool, demand: Demand) -> FakeSpeaker:
+    def open_speaker(
+        card: Any, plan: Any, keep_codes: bool, demand: Demand, standby: None
+    ) -> FakeSpeaker:
         return FakeSpeaker(card)
 
     monkeypatch.setattr(ttsbatch.pipeline, "open_speaker", open_speaker)
@@ -286,7 +288,9 @@ def test_a_signal_is_told_of_through_the_progress_that_is_on_the_screen(
     def interrupt(segment: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
 
-    def open_speaker(card: Any, plan: Any, keep_codes: bool, demand: Demand) -> FakeSpeaker:
+    def open_speaker(
+        card: Any, plan: Any, keep_codes: bool, demand: Demand, standby: None
+    ) -> FakeSpeaker:
         return FakeSpeaker(card, on_spoken=interrupt)
 
     monkeypatch.setattr(ttsbatch.pipeline, "open_speaker", open_speaker)

@@ -64,7 +64,9 @@ def test_rows_that_are_still_to_be_made_decide_on_the_steps_that_are_loaded(
 ) -> None:
     asked: list[Demand] = []
 
-    def open_speaker(card: Any, plan: Any, keep_codes: bool, demand: Demand) -> FakeSpeaker:
+    def open_speaker(
+        card: Any, plan: Any, keep_codes: bool, demand: Demand, standby: None
+    ) -> FakeSpeaker:
         asked.append(demand)
         return FakeSpeaker(card)
 

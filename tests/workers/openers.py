@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tests.fake_speaker import FakeSpeaker
-from ttsbatch.errors import ModelError
+from ttsbatch.errors import EngineError, ModelError
 from ttsbatch.models import open_card
 from ttsbatch.models.protocol import Speaker
-from ttsbatch.types import Failure, Segment, Utterance, Waveform
+from ttsbatch.plan import EnginePlan
+from ttsbatch.types import Demand, Failure, ModelCard, Segment, Utterance, Waveform
 
 
 def said(*texts: str) -> list[Segment]:
@@ -67,3 +68,23 @@ def fake_lm() -> Speaker:
     from ttsbatch.engine.speak import CodecLMSpeaker
 
     return CodecLMSpeaker(FakeLM(), 4, keep_codes=True)
+
+
+def opened(card: ModelCard, plan: EnginePlan, keep_codes: bool, demand: Demand) -> Speaker:
+    """In place of `loading.open_here`: a note says what for."""
+    speaker = mischief()
+    speaker.stats.notes.append(f"{card.name} on {plan.device} for {demand.num_parallel}")
+    return speaker
+
+
+def two_gpus() -> list[str]:
+    return ["cuda:0", "cuda:1"]
+
+
+def no_gpus() -> list[str]:
+    raise EngineError("--device is 'cuda'; found 0 CUDA devices")
+
+
+def dies() -> list[str]:
+    os.kill(os.getpid(), signal.SIGKILL)
+    return []

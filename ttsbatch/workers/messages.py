@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 
 import numpy as np
 import numpy.typing as npt
 
+from ttsbatch.models.protocol import Speaker
 from ttsbatch.types import EngineStats, Failure, FinishReason, Segment, Waveform
 
 Key = tuple[str, int, int]
 """`Segment.key`: the run keeps the segment, a worker sends back its name."""
 Span = tuple[str, float, float, str]
 """Stage, busy seconds, when they ended (`time.perf_counter`, one clock on a machine), thread."""
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """To a worker, first of all: what opens its speaker; picklable."""
+
+    opener: Callable[[], Speaker]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +43,13 @@ class Segments:
 @dataclass(frozen=True, slots=True)
 class End:
     """To a worker: that was the last segment since `Begin`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """From a worker, before `Load`: the names of the devices that the run is to use."""
+
+    devices: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +106,7 @@ class Broken:
     trace: str
 
 
-Report = Taken | Spoken | Refused | Status | Broken
+Report = Found | Taken | Spoken | Refused | Status | Broken
 
 
 class Sender:

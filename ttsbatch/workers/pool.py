@@ -6,63 +6,46 @@ in and orders its own slots. Nothing of this depends on what a worker runs.
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import wait
 from typing import Any
 
-from ttsbatch.errors import EngineError
 from ttsbatch.models.protocol import Speaker
-from ttsbatch.processes import RunContext
 from ttsbatch.types import EngineStats, Failure, ModelCard, Segment, Waveform
+from ttsbatch.workers.handle import EXIT_S, Worker, close_workers, start_worker
 from ttsbatch.workers.messages import (
     Begin,
-    Broken,
     End,
-    Key,
+    Load,
     Over,
     Ready,
     Refused,
-    Report,
     Segments,
     Span,
-    Spoken,
     Status,
     Taken,
     light,
-    receive_waveform,
 )
-from ttsbatch.workers.worker import run_worker
+from ttsbatch.workers.standby import Standby
 
 GROUP_SEGMENTS = 32  # in a message, at most
 GROUP_SHARE = 16  # of what was sent before: a short corpus goes to all workers, one by one
 MOST_WAITING = 256  # segments of a worker that it has not begun to prepare
 POLL_S = 0.2
-EXIT_S = 10.0  # for a worker to give its device back
 _PARALLEL_STAGES = ("load", "warmup")  # all workers at once: the slowest one counts
-
-
-@dataclass(slots=True)
-class _Worker:
-    name: str  # of its device
-    process: Any
-    pipe: Connection
-    control: Connection
-    num_waiting: int = 0  # sent, not taken
-    open: dict[Key, Segment] = field(default_factory=dict)  # sent, not come back
-    stats: EngineStats = field(default_factory=EngineStats)
-    num_notes: int = 0  # passed on
 
 
 class WorkerPool:
     """Speaks in processes; see `models.protocol.Speaker`."""
 
     def __init__(
-        self, card: ModelCard, devices: Sequence[str], openers: Sequence[Callable[[], Speaker]]
+        self,
+        card: ModelCard,
+        devices: Sequence[str],
+        openers: Sequence[Callable[[], Speaker]],
+        standby: Standby | None = None,
     ) -> None:
         """Start the workers, and wait until each has loaded its model.
 
@@ -70,6 +53,7 @@ class WorkerPool:
             card: of the model.
             devices: their names, for messages.
             openers: what each worker opens its speaker with; picklable.
+            standby: processes that are taken before others are started.
 
         Raises:
             TTSBatchError: what a worker raised while it loaded; EngineError if it died.
@@ -80,12 +64,14 @@ class WorkerPool:
         self._source_error: BaseException | None = None
         self._feeder: threading.Thread | None = None
         self._idle = True  # no worker is in the middle of something
-        self._workers: list[_Worker] = []
+        self._workers: list[Worker] = []
         try:
             for name, opener in zip(devices, openers, strict=True):
-                self._workers.append(_start(name, opener))
+                ready = standby.take(name) if standby is not None else None
+                self._workers.append(ready or start_worker(name))
+                self._workers[-1].send(Load(opener))
             for worker in self._workers:
-                message = self._receive(worker)
+                message = worker.receive()
                 assert isinstance(message, Ready)
                 worker.stats = message.stats
         except BaseException:
@@ -103,7 +89,7 @@ class WorkerPool:
         """
         self._idle, self._source_error = False, None
         for worker in self._workers:
-            _sent(worker, Begin(with_spans=self.stats.on_span is not None))
+            worker.send(Begin(with_spans=self.stats.on_span is not None))
         self._feeder = threading.Thread(
             target=self._feed, args=(segments,), name="ttsbatch-feed", daemon=True
         )
@@ -118,22 +104,12 @@ class WorkerPool:
         """Begin nothing more; what is being spoken still comes. Any thread, any signal handler."""
         self._stopped = True
         for worker in self._workers:
-            with suppress(OSError):  # it has gone, which whoever reads from it will notice
-                os.write(worker.control.fileno(), b"s")
+            worker.stop()
 
     def close(self) -> None:
         """End the processes; those in the middle of something at once."""
         self._stopped = True
-        for worker in self._workers:
-            if self._idle:
-                worker.pipe.close()
-            else:
-                worker.process.kill()
-        for worker in self._workers:
-            worker.process.join(EXIT_S)
-            if worker.process.is_alive():
-                worker.process.kill()
-                worker.process.join()
+        close_workers(self._workers, self._idle)
         if self._feeder is not None:
             self._feeder.join(EXIT_S)  # a pipe that it writes to must not be closed
         for worker in self._workers:
@@ -148,14 +124,14 @@ class WorkerPool:
         try:
             for group in filter(None, _groups(segments)):
                 worker = self._worker_with_room(group)
-                if worker is None or not _sent(worker, Segments([light(s) for s in group])):
+                if worker is None or not worker.send(Segments([light(s) for s in group])):
                     break
         except BaseException as e:
             self._source_error = e
         for worker in self._workers:
-            _sent(worker, End())
+            worker.send(End())
 
-    def _worker_with_room(self, group: list[Segment]) -> _Worker | None:
+    def _worker_with_room(self, group: list[Segment]) -> Worker | None:
         """The worker that is to get a group, once there is one; None: stopped before."""
         with self._with_room:
             while not self._stopped:
@@ -171,11 +147,11 @@ class WorkerPool:
 
     def _until_over(self) -> Iterator[Waveform | tuple[Segment, Failure]]:
         """What the workers send, until each is over."""
-        at_work: dict[Any, _Worker] = {worker.pipe: worker for worker in self._workers}
+        at_work: dict[Any, Worker] = {worker.pipe: worker for worker in self._workers}
         while at_work:
             ready = list(at_work) if len(at_work) == 1 else wait(list(at_work))
             for worker in [at_work[pipe] for pipe in ready]:
-                message = self._receive(worker)
+                message = worker.receive()
                 if isinstance(message, Taken):
                     with self._with_room:
                         worker.num_waiting -= message.count
@@ -185,6 +161,7 @@ class WorkerPool:
                 elif isinstance(message, Refused):
                     yield worker.open.pop(message.key), message.failure
                 else:
+                    assert isinstance(message, Status)
                     worker.stats = message.stats
                     self._merge()
                     self._pass_on(message.spans, worker)
@@ -192,23 +169,6 @@ class WorkerPool:
                         worker.num_waiting = 0
                         worker.open.clear()  # of a run that was stopped
                         del at_work[worker.pipe]
-
-    def _receive(self, worker: _Worker) -> Waveform | Taken | Refused | Status:
-        """A worker's next report.
-
-        Raises:
-            TTSBatchError: what it raised; EngineError if it died.
-        """
-        try:
-            message: Report = worker.pipe.recv()
-            if isinstance(message, Spoken):
-                return receive_waveform(worker.pipe, message, worker.open.pop(message.key))
-        except (EOFError, OSError) as e:
-            worker.process.join(EXIT_S)
-            raise EngineError(f"{worker.name}: {_how_it_ended(worker.process.exitcode)}") from e
-        if isinstance(message, Broken):
-            raise message.error from _ThereError(message.trace)
-        return message
 
     def _merge(self) -> None:
         """The workers' counts together become the pool's."""
@@ -231,7 +191,7 @@ class WorkerPool:
             total.notes += [prefix + note for note in fresh]
             worker.num_notes += len(fresh)
 
-    def _pass_on(self, spans: list[Span], worker: _Worker) -> None:
+    def _pass_on(self, spans: list[Span], worker: Worker) -> None:
         if self.stats.on_span is None:
             return
         prefix = f"{worker.name} " if len(self._workers) > 1 else ""
@@ -252,23 +212,6 @@ _SUMS = (
 )
 
 
-class _ThereError(Exception):
-    """The traceback of an error in a worker, as its cause here."""
-
-
-def _start(name: str, opener: Callable[[], Speaker]) -> _Worker:
-    context = RunContext()
-    pipe, theirs = context.Pipe()
-    heard, control = context.Pipe(duplex=False)
-    process = context.Process(
-        target=run_worker, args=(theirs, heard, opener), name=f"ttsbatch {name}", daemon=True
-    )
-    process.start()
-    theirs.close()
-    heard.close()
-    return _Worker(name, process, pipe, control)
-
-
 def _groups(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
     """Groups of segments; what came before an error goes out before it is raised."""
     group: list[Segment] = []
@@ -284,20 +227,3 @@ def _groups(segments: Iterable[Segment]) -> Iterator[list[Segment]]:
         yield group
         raise
     yield group
-
-
-def _sent(worker: _Worker, message: Begin | Segments | End) -> bool:
-    """Whether the worker was there to send to; if not, whoever reads from it will notice."""
-    try:
-        worker.pipe.send(message)
-    except OSError:
-        return False
-    return True
-
-
-def _how_it_ended(exitcode: int | None) -> str:
-    if exitcode is None:
-        return "its process no longer answers"
-    if exitcode < 0:
-        return f"its process was killed by signal {-exitcode}; 9 may mean that memory ran out"
-    return f"its process ended with exit code {exitcode}"

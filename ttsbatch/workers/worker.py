@@ -19,6 +19,8 @@ from ttsbatch.workers.messages import (
     Begin,
     Broken,
     End,
+    Found,
+    Load,
     Over,
     Ready,
     Refused,
@@ -30,22 +32,22 @@ from ttsbatch.workers.messages import (
 )
 
 STATUS_EVERY_S = 0.25
-Open = Callable[[], Speaker]
+Find = Callable[[], list[str]]
 
 
-def run_worker(pipe: Connection, control: Connection, open_speaker: Open) -> None:
+def run_worker(pipe: Connection, control: Connection, find: Find | None = None) -> None:
     """The whole life of a worker process.
 
     Args:
         pipe: to the run, for messages.
         control: from the run: a byte asks to begin nothing more; its end is the end of the run.
-        open_speaker: loads the model.
+        find: called first of all, for names of devices that are then told.
     """
     worker = _Worker(pipe)
     watch = threading.Thread(target=_watch, args=(control, worker), daemon=True)
     watch.start()
     try:
-        worker.work(open_speaker)
+        worker.work(find)
     except (EOFError, BrokenPipeError, ConnectionResetError):  # the run needs it no more
         worker.close()
     except BaseException as e:
@@ -77,8 +79,12 @@ class _Worker:
         self._spans: list[Span] = []
         self._told_at = 0.0
 
-    def work(self, open_speaker: Open) -> None:
-        self._speaker = speaker = open_speaker()
+    def work(self, find: Find | None) -> None:
+        if find is not None:
+            self.out.send(Found(find()))
+        load = self._pipe.recv()
+        assert isinstance(load, Load)
+        self._speaker = speaker = load.opener()
         if self._stopped:
             speaker.stop()
         self.out.send(Ready(_frozen(speaker.stats), []))

@@ -8,14 +8,15 @@ transformers 4.57.3: full causal attention, without the window of 250 that trans
 
 from __future__ import annotations
 
-from collections import defaultdict
+import math
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ttsbatch.models.layers import full_float32
+from ttsbatch.models.layers import full_float32, to_device
+from ttsbatch.models.qwen3_tts.clip_batches import Lengths, clip_batches
 from ttsbatch.models.qwen3_tts.codec_config import EncoderConfig
 from ttsbatch.models.qwen3_tts.codec_layers import (
     CausalAttention,
@@ -26,6 +27,9 @@ from ttsbatch.models.qwen3_tts.codec_layers import (
     taker,
 )
 from ttsbatch.models.qwen3_tts.codec_specs import encoder_quantizers, encoder_stages
+
+PAD_SAMPLES = 24_000  # see `clip_batches.padded_batches`
+BATCH_SAMPLES = 160 * 24_000  # padding included: bounds activations, 1 GB at 64 channels
 
 
 class CodecEncoder:
@@ -49,6 +53,8 @@ class CodecEncoder:
                 ]
                 name = f"encoder.layers.{stage.conv_index}.conv"
                 self.stages.append((units, StridedConv(take, name, stage.stride)))
+            self._hop = math.prod(conv.stride for _, conv in self.stages)
+            self._samples_per_frame = self._hop * c.downsampling
             self.last = StridedConv(take, f"encoder.layers.{stage.conv_index + 2}.conv")
             self.layers = [
                 TransformerLayer(take, f"encoder_transformer.layers.{i}.", c)
@@ -65,49 +71,54 @@ class CodecEncoder:
             ]
 
     @torch.inference_mode()
-    def encode(self, samples: Tensor) -> Tensor:
-        """Encode clips of one length.
+    def encode(self, samples: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Encode clips.
 
-        Every hidden layer pads the end of a clip its own way, so a clip that is padded here to a
-        longer one's length may get other codes in its last frame, unless its own length is a
-        multiple of samples_per_frame. `encode_clips` batches without that.
+        Every convolution with a stride fills up the end of a clip in its own way, so what lies
+        behind a shorter clip is made to look like the end of a batch before each of them.
 
         Args:
             samples: [B, N] f32 at the codec's input rate, on the device; N >= 1.
+            lengths: [B] int64 of the clips' own samples, on the device; None: N each.
 
         Returns:
-            [B, ceil(N / samples_per_frame), Q] int64.
+            [B, ceil(N / samples_per_frame), Q] int64; behind a shorter clip's own frames anything.
         """
+        own = None if lengths is None else Lengths(lengths, samples.shape[1])
         with full_float32(self.device):
-            return self.quantize(self.downsample(self.transform(self.convolve(samples))))
+            x = self.transform(self.convolve(samples, own))
+            return self.quantize(self.downsample(x, own))
 
-    def encode_clips(self, clips: Sequence[Tensor], max_batch: int = 16) -> list[Tensor]:
-        """Encode clips of any lengths, each as if alone: equal lengths share a pass.
+    def encode_clips(self, clips: Sequence[Tensor], pad: bool | None = None) -> list[Tensor]:
+        """Encode clips of any lengths, each as if alone.
 
         Args:
             clips: [N_i] f32 each, on any device.
-            max_batch: clips per pass.
+            pad: shorter clips to the length of others, so that they share a pass; None: on a GPU.
 
         Returns:
             [F_i, Q] int64 codes per clip, in order.
         """
-        same_length: defaultdict[int, list[int]] = defaultdict(list)
-        for i, clip in enumerate(clips):
-            same_length[len(clip)].append(i)
+        lengths = [len(clip) for clip in clips]
+        pad = self.device.type == "cuda" if pad is None else pad
         codes: dict[int, Tensor] = {}
-        for members in same_length.values():
-            for at in range(0, len(members), max_batch):
-                group = members[at : at + max_batch]
-                batch = torch.stack([clips[i].to(self.device, torch.float32) for i in group])
-                codes.update(zip(group, self.encode(batch), strict=True))
+        for batch in clip_batches(lengths, PAD_SAMPLES, BATCH_SAMPLES, pad):
+            samples = torch.zeros(batch.size, batch.length, device=self.device)
+            for row, i in enumerate(batch.members):
+                samples[row, : lengths[i]] = clips[i]
+            own = to_device(batch.lengths(lengths), self.device) if pad else None
+            for i, row_codes in zip(batch.members, self.encode(samples, own), strict=False):
+                codes[i] = row_codes[: -(-lengths[i] // self._samples_per_frame)]
         return [codes[i] for i in range(len(clips))]
 
-    def convolve(self, samples: Tensor) -> Tensor:
+    def convolve(self, samples: Tensor, own: Lengths | None = None) -> Tensor:
         """[B, N] -> [B, E, T]."""
         x = self.first(samples[:, None])
         for units, conv in self.stages:
             for unit in units:
                 x = unit(x)
+            if own is not None:
+                x, own = own.silenced(x), own.divided(conv.stride)
             x = conv(F.elu(x))
         return self.last(F.elu(x))
 
@@ -119,9 +130,11 @@ class CodecEncoder:
             hidden = layer(hidden, positions)
         return hidden.transpose(1, 2)
 
-    def downsample(self, x: Tensor) -> Tensor:
-        """[B, E, T] -> [B, E, F]."""
-        return x if self.downsampling is None else self.downsampling(x)
+    def downsample(self, x: Tensor, own: Lengths | None = None) -> Tensor:
+        """[B, E, T] -> [B, E, F]; `own` of the samples."""
+        if self.downsampling is None:
+            return x
+        return self.downsampling(x if own is None else own.divided(self._hop).held(x))
 
     def quantize(self, x: Tensor) -> Tensor:
         """[B, E, F] -> [B, F, Q]; both quantisers see the same latent."""

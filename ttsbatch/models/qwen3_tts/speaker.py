@@ -1,6 +1,7 @@
 """The speaker encoder: reference audio to one voice vector (log-mel, then ECAPA-TDNN).
 
-No length mask exists in the model, so only equal mel lengths share a batch.
+The model knows no lengths: clips that share a padded batch are mirrored, averaged and weighted each
+within its own.
 
 Source: speaker encoder of the official package qwen-tts 0.1.1; Desplanques et al., "ECAPA-TDNN",
 2020. Mel bands: Slaney's Auditory Toolbox (1998), as in librosa's defaults.
@@ -9,14 +10,14 @@ Source: speaker encoder of the official package qwen-tts 0.1.1; Desplanques et a
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ttsbatch.models.layers import full_float32
+from ttsbatch.models.layers import full_float32, to_device
+from ttsbatch.models.qwen3_tts.clip_batches import Lengths, clip_batches
 from ttsbatch.models.qwen3_tts.codec_config import FFT_SAMPLES, HOP_SAMPLES, SpeakerConfig
 from ttsbatch.models.qwen3_tts.codec_layers import Take, taker
 
@@ -24,6 +25,9 @@ EDGE_SAMPLES = (FFT_SAMPLES - HOP_SAMPLES) // 2  # reflected on both sides
 FFT_FRAMES = 1024
 """Of every transform, the last ones empty: torch keeps a cuFFT plan, with device memory of its own,
 for each number of frames that it has seen, up to 4,096 of them, and so it sees one."""
+
+PAD_FRAMES = 94  # 1 s; see `clip_batches.padded_batches`
+BATCH_FRAMES = 160 * PAD_FRAMES
 
 
 def min_samples(config: SpeakerConfig) -> int:
@@ -95,44 +99,53 @@ class SpeakerEncoder:
         return self._mel_of_frames(self._frames(samples))
 
     @torch.inference_mode()
-    def embed(self, mels: Tensor) -> Tensor:
-        """[B, F, mel_dim] log-mels of one length -> [B, enc_dim] f32 voice vectors."""
+    def embed(self, mels: Tensor, lengths: Tensor | None = None) -> Tensor:
+        """Voice vectors.
+
+        Args:
+            mels: [B, F, mel_dim] f32 log-mels, on the device.
+            lengths: [B] int64 of the clips' own frames, on the device; None: F each.
+
+        Returns:
+            [B, enc_dim] f32.
+        """
+        own = None if lengths is None else Lengths(lengths, mels.shape[1])
         with full_float32(self.device):
-            x = F.relu(self.first(mels.transpose(1, 2)))  # [B, C, F]
+            x = F.relu(self.first(mels.transpose(1, 2), own))  # [B, C, F]
             outputs = []
             for block in self.blocks:
-                x = block(x)
+                x = block(x, own)
                 outputs.append(x)
-            x = F.relu(self.merge(torch.cat(outputs, dim=1)))
-            return self.fc(self.pooling(x))[..., 0]
+            x = F.relu(self.merge(torch.cat(outputs, dim=1), own))
+            return self.fc(self.pooling(x, own))[..., 0]
 
     @torch.inference_mode()
-    def embed_clips(self, clips: Sequence[Tensor], max_batch: int = 16) -> Tensor:
-        """Embed clips of any lengths: one mel pass for all, then one pass per mel length.
+    def embed_clips(self, clips: Sequence[Tensor], pad: bool | None = None) -> Tensor:
+        """Embed clips of any lengths, each as if alone.
 
         Args:
             clips: [N_i] f32 each, on any device.
-            max_batch: clips per pass.
+            pad: shorter clips to the length of others, so that they share a pass; None: on a GPU.
 
         Returns:
             [len(clips), enc_dim] f32, in order.
         """
         out = torch.empty(len(clips), self.config.enc_dim, device=self.device)
-        if not clips:
-            return out
-        frames = [self._frames(x.to(self.device, torch.float32)[None])[0] for x in clips]
-        lengths = [len(x) for x in frames]
-        mels = torch.split(self._mel_of_frames(torch.cat(frames)), lengths)
-        same_length: defaultdict[int, list[int]] = defaultdict(list)
-        for i, length in enumerate(lengths):
-            same_length[length].append(i)
-        for members in same_length.values():
-            for at in range(0, len(members), max_batch):
-                group = members[at : at + max_batch]
-                embedded = self.embed(torch.stack([mels[i] for i in group]))
-                for i, vector in zip(group, embedded, strict=True):
-                    out[i] = vector
+        pad = self.device.type == "cuda" if pad is None else pad
+        lengths = [len(clip) // HOP_SAMPLES for clip in clips]
+        for batch in clip_batches(lengths, PAD_FRAMES, BATCH_FRAMES, pad):
+            mels = torch.zeros(batch.size, batch.length, self.config.mel_dim, device=self.device)
+            for row, mel in enumerate(self._mels_of([clips[i] for i in batch.members])):
+                mels[row, : len(mel)] = mel
+            own = to_device(batch.lengths(lengths), self.device) if pad else None
+            for i, vector in zip(batch.members, self.embed(mels, own), strict=False):
+                out[i] = vector
         return out
+
+    def _mels_of(self, clips: Sequence[Tensor]) -> Sequence[Tensor]:
+        """[N_i] samples each -> [F_i, mel_dim] each."""
+        frames = [self._frames(x.to(self.device, torch.float32)[None])[0] for x in clips]
+        return torch.split(self._mel_of_frames(torch.cat(frames)), [len(x) for x in frames])
 
     def _frames(self, samples: Tensor) -> Tensor:
         """[B, N] -> [B, F, FFT_SAMPLES] overlapping views."""
@@ -164,9 +177,12 @@ class ReflectConv:
         total = dilation * (self.weight.shape[-1] - 1)
         self.padding = total // 2, total - total // 2
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, own: Lengths | None = None) -> Tensor:
         if any(self.padding):
-            x = F.pad(x, self.padding, mode="reflect")
+            if own is None:
+                x = F.pad(x, self.padding, mode="reflect")
+            else:
+                x = own.reflected(x, *self.padding)
         return F.conv1d(x, self.weight, self.bias, dilation=self.dilation)
 
 
@@ -184,15 +200,19 @@ class Res2NetBlock:
         self.excite = ReflectConv(take, f"{name}se_block.conv2")
         self.scale = scale
 
-    def __call__(self, x: Tensor) -> Tensor:
-        passed, *parts = F.relu(self.tdnn1(x)).chunk(self.scale, dim=1)
+    def __call__(self, x: Tensor, own: Lengths | None) -> Tensor:
+        passed, *parts = F.relu(self.tdnn1(x, own)).chunk(self.scale, dim=1)
         outputs = [passed]
         for conv, part in zip(self.slices, parts, strict=True):
             # The first slice is passed on but not carried into the second.
             carried = part if len(outputs) == 1 else part + outputs[-1]
-            outputs.append(F.relu(conv(carried)))
-        y = F.relu(self.tdnn2(torch.cat(outputs, dim=1)))
-        gate = self.excite(F.relu(self.squeeze(y.mean(dim=2, keepdim=True))))
+            outputs.append(F.relu(conv(carried, own)))
+        y = F.relu(self.tdnn2(torch.cat(outputs, dim=1), own))
+        if own is None:
+            mean = y.mean(dim=2, keepdim=True)
+        else:
+            mean = own.silenced(y).sum(dim=2, keepdim=True) / own.own[:, None, None]
+        gate = self.excite(F.relu(self.squeeze(mean)))
         return x + y * gate.sigmoid()
 
 
@@ -203,11 +223,16 @@ class AttentivePooling:
         self.tdnn = ReflectConv(take, f"{name}tdnn.conv")
         self.attend = ReflectConv(take, f"{name}conv")
 
-    def __call__(self, x: Tensor) -> Tensor:
-        even = torch.full_like(x[:, :1], 1 / x.shape[2])
+    def __call__(self, x: Tensor, own: Lengths | None) -> Tensor:
+        if own is None:
+            even = torch.full_like(x[:, :1], 1 / x.shape[2])
+        else:
+            even = own.mask() / own.own[:, None, None]
         context = torch.cat([x, *(s.expand_as(x) for s in _mean_std(x, even))], dim=1)
-        weights = self.attend(torch.tanh(F.relu(self.tdnn(context)))).softmax(dim=2)
-        return torch.cat(_mean_std(x, weights), dim=1)
+        scores = self.attend(torch.tanh(F.relu(self.tdnn(context, own))))
+        if own is not None:
+            scores = scores.masked_fill(~own.mask(), -torch.inf)
+        return torch.cat(_mean_std(x, scores.softmax(dim=2)), dim=1)
 
 
 def _mean_std(x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from ttsbatch.errors import ModelError
+from ttsbatch.errors import EngineError, ModelError
 from ttsbatch.loading import open_here
 from ttsbatch.models import FAMILIES, open_card
 from ttsbatch.models.protocol import CodecLM
@@ -40,3 +40,27 @@ def test_the_device_is_the_threads_current_one_before_anything_is_put_on_it(
     with pytest.raises(ModelError, match="no weights"):
         open_here(open_card(str(TINY)), EnginePlan(device=device))
     assert seen == calls
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "told"),
+    [
+        (torch.AcceleratorError("all devices are busy\nmore"), EngineError, "cpu: all devices are"),
+        (torch.OutOfMemoryError("CUDA out of memory"), EngineError, "cpu: CUDA out of memory$"),
+        (RuntimeError("Triton Error [CUDA]: no image"), EngineError, "cpu: Triton Error"),
+        (MemoryError(), EngineError, "cpu: MemoryError$"),
+        (ModelError("CUDA is a tensor's name"), ModelError, "^CUDA is"),
+        (KeyError("weight"), KeyError, "weight"),
+    ],
+)
+def test_what_goes_wrong_on_a_device_is_an_error_of_the_engine_and_a_bug_is_not(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, expected: type[Exception], told: str
+) -> None:
+    def load(card: ModelCard, device: torch.device, dtype: torch.dtype, demand: Demand) -> CodecLM:
+        raise error
+
+    family = replace(FAMILIES["qwen3_tts"], load_codec_lm=load)
+    monkeypatch.setitem(FAMILIES, "qwen3_tts", family)
+    monkeypatch.setattr(torch, "set_num_threads", lambda n: None)
+    with pytest.raises(expected, match=told):
+        open_here(open_card(str(TINY)), EnginePlan(device="cpu"))

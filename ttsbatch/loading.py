@@ -33,16 +33,22 @@ def open_here(
         EngineError: the device is not there or cannot hold it.
         PlanError: several devices.
     """
-    from ttsbatch.engine.device import choose_device, make_current, use_threads_for
+    from ttsbatch.engine.device import (
+        as_engine_errors,
+        choose_device,
+        make_current,
+        use_threads_for,
+    )
     from ttsbatch.engine.speak import CodecLMSpeaker
 
     load = FAMILIES[card.family].load_codec_lm
     assert load is not None
     device, dtype = choose_device(plan)
-    make_current(device)
-    use_threads_for(device, card.num_parameters)
-    model = load(card, device, dtype, demand)
-    return CodecLMSpeaker(model, plan.slots, keep_codes, demand.num_parallel)
+    with as_engine_errors(device):
+        make_current(device)
+        use_threads_for(device, card.num_parameters)
+        model = load(card, device, dtype, demand)
+        return CodecLMSpeaker(model, plan.slots, keep_codes, demand.num_parallel)
 
 
 def stand_by(card: ModelCard, plan: EnginePlan) -> Standby | None:

@@ -181,13 +181,28 @@ def test_the_longest_row_still_fits_after_halving() -> None:
     assert (made, refused) == ([str(i) for i in range(6)], {})
 
 
-def test_other_errors_of_the_loop_still_surface() -> None:
+ILLEGAL = "CUDA error: an illegal memory access was encountered"
+
+
+@pytest.mark.parametrize(
+    ("error", "expected", "told"),
+    [
+        (RuntimeError(f"{ILLEGAL}\nCompile with DSA"), EngineError, f"cpu: {ILLEGAL}"),
+        (EngineError("cuda:0: CUDA: told"), EngineError, "cuda:0: CUDA: told"),
+        (RuntimeError("a shape is wrong"), RuntimeError, "a shape is wrong"),
+        (TypeError("CUDA"), TypeError, "CUDA"),
+    ],
+)
+def test_other_errors_of_the_loop_still_surface(
+    error: Exception, expected: type[Exception], told: str
+) -> None:
     class Broken(FakeLM):
         def step(self, state: FakeState, rows: SlotTensors, draw: Draw, bound: int) -> Frame:
-            raise RuntimeError("an illegal memory access")
+            raise error
 
-    with pytest.raises(RuntimeError, match="illegal"):
+    with pytest.raises(expected) as caught:
         list(CodecLMSpeaker(Broken(), 2).speak(texts(3)))
+    assert str(caught.value) == told
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
 
-from ttsbatch.errors import EngineError, PlanError
+from ttsbatch.errors import EngineError, PlanError, TTSBatchError
 from ttsbatch.plan import EnginePlan, gpu_numbers
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -82,3 +85,28 @@ def is_out_of_memory(error: BaseException) -> bool:
             return True
         cause = cause.__cause__
     return False
+
+
+@contextmanager
+def as_engine_errors(device: torch.device) -> Iterator[None]:
+    """Turn what torch, its libraries and Triton say of a device into an EngineError, in one line.
+
+    Other errors are bugs and stay what they are.
+    """
+    try:
+        yield
+    except Exception as e:
+        if isinstance(e, TTSBatchError) or not is_device_error(e):
+            raise
+        told = str(e).strip().splitlines()
+        raise EngineError(f"{device}: {told[0] if told else type(e).__name__}") from e
+
+
+def is_device_error(error: Exception) -> bool:
+    """Whether an error is the device's: lost, busy, out of memory, a kernel that failed there."""
+    if isinstance(error, torch.AcceleratorError) or is_out_of_memory(error):
+        return True
+    return isinstance(error, RuntimeError) and any(w in str(error) for w in _DEVICE_WORDS)
+
+
+_DEVICE_WORDS = ("CUDA", "CUBLAS_STATUS", "cuDNN", "CUDNN_STATUS", "NVIDIA driver")

@@ -14,7 +14,7 @@ from ttsbatch.counts import counted
 from ttsbatch.engine.budget import make_job
 from ttsbatch.engine.codec_batches import FEWEST_FULL_SAMPLES, FULL_SAMPLES
 from ttsbatch.engine.decode import DecodeLoop, FinishedFrames
-from ttsbatch.engine.device import is_out_of_memory
+from ttsbatch.engine.device import as_engine_errors, is_out_of_memory
 from ttsbatch.engine.isolate import Item, WatchedQueue, isolate
 from ttsbatch.engine.queue import JobQueue, Prefetch, Refusal, engine_failure, prepared
 from ttsbatch.engine.rehearse import rehearse
@@ -233,8 +233,11 @@ class CodecLMSpeaker:
             yield from jobs.decoded_by(self._decode)
             return False
         except Exception as e:
-            if e is jobs.source_error or not is_out_of_memory(e):
+            if e is jobs.source_error:
                 raise
+            if not is_out_of_memory(e):
+                with as_engine_errors(self._model.device):
+                    raise
             apart = jobs.take_back()
             if not apart and self._sizes.num_slots == 1:
                 raise EngineError(f"{self._model.device}: {e}") from e

@@ -32,8 +32,9 @@ def rehearse(model: CodecLM, max_positions: int) -> None:
     """
     frames: Callable[[], object] = partial(_frames, model, max_positions)
     calls = [frames, *model.trial_calls()]
+    loading = torch.cuda.current_stream(model.device)  # weights may still be on their way
     with ThreadPoolExecutor(NUM_THREADS, "ttsbatch-rehearse") as pool:
-        for call in [pool.submit(_on_stream, model.device, call) for call in calls]:
+        for call in [pool.submit(_on_stream, model.device, loading, call) for call in calls]:
             call.result()
 
 
@@ -43,9 +44,10 @@ def _frames(model: CodecLM, max_positions: int) -> None:
 
 
 @torch.inference_mode()
-def _on_stream(device: torch.device, call: Callable[[], object]) -> None:
+def _on_stream(device: torch.device, after: torch.cuda.Stream, call: Callable[[], object]) -> None:
     torch.cuda.set_device(device)
     stream = torch.cuda.Stream(device)
+    stream.wait_stream(after)
     with torch.cuda.stream(stream):
         call()
     stream.synchronize()

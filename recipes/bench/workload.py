@@ -2,15 +2,17 @@
 
     python -m recipes.bench.workload 2048 > bench.jsonl
     python -m recipes.bench.workload 2048 --references 64 --folder refs > bench.jsonl
+    python -m recipes.bench.workload 2048 --references 256 --shortest 2 > bench.jsonl
     python -m recipes.bench.workload 2048 --no-voice > bench.jsonl
     python -m recipes.bench.workload 2000 --repeat mixed_lengths.jsonl > mixed.jsonl
     python -m recipes.bench.workload 2000 --repeat mixed_lengths.jsonl --uniform > uniform.jsonl
 
 Lengths are log-normal with a mean of 5 s, cut at 20 s; each row's `max_seconds` is its length, to
 which a `random:` model runs. With --references, rows clone one of so many clips of 6 s in context
-(noise in bursts, written to --folder); with --no-voice they name none, for a model without named
-ones. With --repeat, the texts of a corpus in turn, cut into pieces as `synth` cuts them, each as
-long as it is expected to be; --uniform makes as many rows of their mean length instead.
+(noise in bursts, written to --folder), or of --shortest to 6 s, each of another length; with
+--no-voice they name none, for a model without named ones. With --repeat, the texts of a corpus in
+turn, cut into pieces as `synth` cuts them, each as long as it is expected to be; --uniform makes as
+many rows of their mean length instead.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ttsbatch.bench.workload import REFERENCE_TEXT, workload, write_clip
+import numpy as np
+
+from ttsbatch.bench.workload import REFERENCE_S, REFERENCE_TEXT, workload, write_clip
 from ttsbatch.text.duration import expected_seconds
 from ttsbatch.text.normalize import normalized
 from ttsbatch.text.segment import split_text
@@ -33,6 +37,7 @@ def main() -> None:
     parser.add_argument("count", type=int)
     parser.add_argument("--references", type=int, default=0)
     parser.add_argument("--folder", type=Path, default=Path("refs"))
+    parser.add_argument("--shortest", type=float, default=REFERENCE_S, help="clip, seconds")
     parser.add_argument("--no-voice", action="store_true")
     parser.add_argument("--repeat", type=Path, help="JSONL with texts")
     parser.add_argument("--uniform", action="store_true")
@@ -41,7 +46,11 @@ def main() -> None:
         for row in repeated(args.repeat, args.count, args.uniform):
             print(json.dumps(row))
         return
-    clips = [write_clip(args.folder / f"ref-{n:03d}.wav", n) for n in range(args.references)]
+    lengths = np.linspace(args.shortest, REFERENCE_S, args.references)
+    clips = [
+        write_clip(args.folder / f"ref-{n:03d}.wav", n, float(length))
+        for n, length in enumerate(lengths)
+    ]
     voices = [{"ref_audio": str(clip), "ref_text": REFERENCE_TEXT} for clip in clips]
     voices = voices or [{} if args.no_voice else {"voice": "ryan"}]
     for row in workload(args.count, voices=voices):

@@ -6,10 +6,11 @@ from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
+from ttsbatch.models.layers import to_device
 from ttsbatch.models.voxcpm2.config import VoxCPM2Config
 from ttsbatch.models.voxcpm2.network import Network
 from ttsbatch.models.voxcpm2.prompt import Clip
@@ -55,26 +56,17 @@ class ClipEncoder:
         """One pass. The encoder is causal: what is padded behind a clip is not heard."""
         c = self._config
         counts = [clip.num_patches(c) for clip in clips]
-        samples = torch.stack(
-            [
-                self._padded(clip, max(counts) * c.patch_samples_in, n)
-                for clip, n in zip(clips, counts, strict=True)
-            ]
-        )
-        latents = self._vae.encode(samples.to(self._vae.device))
+        samples = np.zeros((len(clips), max(counts) * c.patch_samples_in), np.float32)
+        for row, clip, num_patches in zip(samples, clips, counts, strict=True):
+            short = num_patches * c.patch_samples_in - len(clip.samples)
+            at = short if clip.padded == "left" else 0
+            row[at : at + len(clip.samples)] = clip.samples
+        latents = self._vae.encode(to_device(samples, self._vae.device))
         dtype = self._network.weights.embed.dtype
         patches = latents.unflatten(1, (-1, c.patch_size)).to(dtype)  # [B, N, P, C]
-        out = []
-        for row, n in zip(patches, counts, strict=True):
-            own = row[:n].clone()
-            out.append(EncodedClip(own, self._network.embed_patches(own)))
-        return out
-
-    def _padded(self, clip: Clip, length: int, num_patches: int) -> Tensor:
-        samples = torch.from_numpy(clip.samples)
-        short = num_patches * self._config.patch_samples_in - len(samples)
-        left = short if clip.padded == "left" else 0
-        return F.pad(samples, (left, length - left - len(samples)))
+        own = [row[:n] for row, n in zip(patches, counts, strict=True)]
+        embedded = self._network.embed_patches(torch.cat(own)).split(counts)
+        return [EncodedClip(p.clone(), e.clone()) for p, e in zip(own, embedded, strict=True)]
 
 
 def in_batches(lengths: Sequence[int]) -> Iterator[list[int]]:

@@ -107,6 +107,8 @@ def test_the_card_knows_the_letters_of_the_loaded_model(speaker: HibariSpeaker) 
         ("Nguyễn, café, Ω, ﬁve, naïve", ""),
         ("\uff21\uff22 <b>日</b>", "日"),  # letters of full width are plain ones
         ("Good morning", ""),
+        ("Room 〇 and ㊀", "〇㊀"),  # numerals that are no digits
+        ("½, ②, Ⅳ, ٣ and m²", ""),
     ],
 )
 def test_a_row_is_rejected_for_what_the_model_would_fail_it_for(

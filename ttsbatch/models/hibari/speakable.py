@@ -50,8 +50,8 @@ class CannotRead:
 
 
 def unreadable_letters(text: str, alphabet: frozenset[str]) -> str:
-    """The distinct letters of `text` that would be left out in silence, in order."""
-    letters = (c for c in unicodedata.normalize("NFC", text) if c.isalpha())
+    """The distinct letters and numerals of `text` that would be left out in silence, in order."""
+    letters = (c for c in unicodedata.normalize("NFC", text) if c.isalnum())
     return "".join(dict.fromkeys(c for c in letters if not _is_known(_fold(c, alphabet), alphabet)))
 
 
@@ -67,7 +67,8 @@ def cut_phonemes(phonemes: str) -> list[str]:
 
 
 def _is_known(letter: str, alphabet: frozenset[str]) -> bool:
-    return all(c in alphabet for c in unicodedata.normalize("NFKC", letter) if c.isalpha())
+    letters = [c for c in unicodedata.normalize("NFKC", letter) if c.isalnum()]
+    return all(c in alphabet or c.isdigit() for c in letters)
 
 
 def _fold(char: str, alphabet: frozenset[str]) -> str:

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import ast
-import gc
 import pkgutil
-import time
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-import triton
 
 from ttsbatch import kernels
 from ttsbatch.kernels import launch, reference
@@ -64,36 +60,3 @@ def test_only_what_runs_on_a_gpu_counts_as_a_fallback(gpu_tensor: Any) -> None:
     launch.count_fallback("an operation", gpu_tensor)
     assert launch.fallbacks - before == {"an operation": 1}
     del launch.fallbacks["an operation"]
-
-
-def test_threads_may_compile_at_once() -> None:
-    """Before Python 3.12 garbage is collected within `ast.parse`, and may let in another thread."""
-    functions = [triton.runtime.JITFunction(_some_kernel) for _ in range(4)]
-    threshold = gc.get_threshold()
-    gc.set_threshold(20)
-    try:
-        with ThreadPoolExecutor(4) as pool:
-            assert len(list(pool.map(_parse_often, functions))) == 4
-    finally:
-        gc.set_threshold(*threshold)
-
-
-def _parse_often(function: Any) -> None:
-    for _ in range(20):
-        _Garbage()
-        function.parse()
-
-
-def _some_kernel(x: Any, y: Any) -> Any:
-    z = [x + 2 * y, (x, y)]
-    return z[0]
-
-
-class _Garbage:
-    """Takes its time to go, in which other threads get their turn."""
-
-    def __init__(self) -> None:
-        self.me = self
-
-    def __del__(self) -> None:
-        time.sleep(1e-4)

@@ -6,13 +6,13 @@ the kernel a plain function, and every operation takes its reference.
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
 from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 from torch import Tensor
+
+from ttsbatch.kernels.thread_safety import make_safe_for_threads
 
 __all__ = [
     "cdiv",
@@ -32,24 +32,8 @@ except ImportError:  # pragma: no cover
     triton = None
     tl = None
 
-
-def _one_at_a_time(method: Callable[..., Any]) -> Callable[..., Any]:
-    lock = threading.RLock()
-
-    @wraps(method)
-    def locked(*args: Any) -> Any:
-        with lock:
-            return method(*args)
-
-    return locked
-
-
 if triton is not None:
-    # Kernels compile on threads, and `ast.parse` is for one at a time before Python 3.12: if its
-    # garbage collection lets another thread in, it is a SystemError that its depth is another, and
-    # the kernel keeps a key on disk that says nothing of its source.
-    _parser = next(c for c in triton.runtime.JITFunction.__mro__ if "parse" in vars(c))
-    _parser.parse = _one_at_a_time(_parser.parse)
+    make_safe_for_threads()
 
 # Tests switch this on to run the kernels themselves on a CPU, which needs Triton's interpreter
 # (TRITON_INTERPRET=1 before the first import of triton). The interpreter is wrong in bf16.

@@ -27,7 +27,7 @@ FFT_FRAMES = 1024
 for each number of frames that it has seen, up to 4,096 of them, and so it sees one."""
 
 PAD_FRAMES = 94  # 1 s; see `clip_batches.padded_batches`
-BATCH_FRAMES = 160 * PAD_FRAMES
+BATCH_FRAMES = 96 * PAD_FRAMES
 
 
 def min_samples(config: SpeakerConfig) -> int:

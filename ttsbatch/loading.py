@@ -114,6 +114,8 @@ def open_speaker(
         return load(card, plan)
     devices = find_devices(plan) if standby is None else standby.devices()
     if devices == ["cpu"]:
+        if standby is not None:
+            standby.close()  # it would only take memory
         return opener(card, plan, keep_codes, demand)
     if demand.num_parallel is not None:
         demand = replace(demand, num_parallel=-(-demand.num_parallel // len(devices)))

@@ -81,6 +81,10 @@ def two_gpus() -> list[str]:
     return ["cuda:0", "cuda:1"]
 
 
+def no_gpu_found() -> list[str]:
+    return ["cpu"]
+
+
 def no_gpus() -> list[str]:
     raise EngineError("--device is 'cuda'; found 0 CUDA devices")
 

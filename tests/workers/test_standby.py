@@ -67,6 +67,17 @@ def test_they_become_the_workers_and_others_are_started_where_they_are_too_few(
     assert not multiprocessing.active_children()
 
 
+def test_they_end_where_the_model_is_opened_on_the_cpu(standby: Start) -> None:
+    early = standby(1, openers.no_gpu_found)
+    open_speaker(
+        open_card(str(TINY)),
+        EnginePlan(),
+        opener=lambda card, plan, keep_codes, demand: openers.mischief(),
+        standby=early,
+    )
+    assert not multiprocessing.active_children()
+
+
 def test_what_they_find_wrong_is_raised_where_it_is_asked_for(standby: Start) -> None:
     early = standby(1, openers.no_gpus)
     with pytest.raises(EngineError, match="found 0 CUDA devices"):

@@ -205,6 +205,19 @@ def test_other_errors_of_the_loop_still_surface(
     assert str(caught.value) == told
 
 
+def test_an_error_of_the_device_surfaces_as_one_while_rows_are_decoded_apart_too() -> None:
+    class Lost(FakeLM):
+        num_calls = 0
+
+        def step(self, state: FakeState, rows: SlotTensors, draw: Draw, bound: int) -> Frame:
+            self.num_calls += 1
+            short = torch.OutOfMemoryError("CUDA out of memory")
+            raise short if self.num_calls == 1 else RuntimeError(f"{ILLEGAL}\nCompile with DSA")
+
+    with pytest.raises(EngineError, match=f"^cpu: {ILLEGAL}$"):
+        list(CodecLMSpeaker(Lost(), 2).speak(texts(3)))
+
+
 @pytest.mark.parametrize(
     ("error", "expected"),
     [

@@ -220,8 +220,14 @@ class CodecLMSpeaker:
                 jobs.stop()
             if self._abandoned:
                 jobs.abandon()
-            while (yield from self._until_short_of_memory(jobs)):
-                pass
+            try:
+                while (yield from self._until_short_of_memory(jobs)):
+                    pass
+            except Exception as e:
+                if e is jobs.source_error:
+                    raise
+                with as_engine_errors(self._model.device):
+                    raise
         if self._cuda:
             peak = torch.cuda.max_memory_allocated(self._model.device)
             self.stats.peak_device_memory_bytes = peak
@@ -233,11 +239,8 @@ class CodecLMSpeaker:
             yield from jobs.decoded_by(self._decode)
             return False
         except Exception as e:
-            if e is jobs.source_error:
+            if e is jobs.source_error or not is_out_of_memory(e):
                 raise
-            if not is_out_of_memory(e):
-                with as_engine_errors(self._model.device):
-                    raise
             apart = jobs.take_back()
             if not apart and self._sizes.num_slots == 1:
                 raise EngineError(f"{self._model.device}: {e}") from e

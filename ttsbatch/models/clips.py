@@ -6,6 +6,7 @@ import hashlib
 import os
 import threading
 from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +28,20 @@ def read_clip(path: str, rate_hz: int) -> npt.NDArray[np.float32]:
     if rate != rate_hz:
         mono = soxr.resample(mono, rate, rate_hz, quality="HQ").astype(np.float32)
     return np.ascontiguousarray(mono)
+
+
+def longest_first(lengths: Sequence[int], count: Callable[[int], int]) -> Iterator[list[int]]:
+    """The places of clips in groups of about one length.
+
+    Args:
+        lengths: of the clips.
+        count: the length of a group's longest clip -> how many clips it may have, at least one.
+    """
+    left = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    while left:
+        group = left[-count(lengths[left[-1]]) :]
+        del left[-len(group) :]
+        yield group
 
 
 class ClipReader:

@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ttsbatch.models.clips import longest_first
+
 MOST_CLIPS = 16
 
 
@@ -43,12 +45,8 @@ def padded_batches(lengths: Sequence[int], unit: int, most: int) -> Iterator[Cli
         unit: even; a batch's length is one of 1, 1.5, 2, 3, 4, 6, 8, 12 ... of it.
         most: size times length of a batch of several clips; sizes are powers of two.
     """
-    left = sorted(range(len(lengths)), key=lambda i: lengths[i])
-    while left:
-        length = _rounded_up(lengths[left[-1]], unit)
-        full = min(MOST_CLIPS, 1 << max(0, (most // length).bit_length() - 1))
-        members = left[-full:]
-        del left[-full:]
+    for members in longest_first(lengths, lambda longest: _full(_rounded_up(longest, unit), most)):
+        length = _rounded_up(lengths[members[-1]], unit)
         yield ClipBatch(members, 1 << (len(members) - 1).bit_length(), length)
 
 
@@ -61,6 +59,10 @@ def equal_batches(lengths: Sequence[int]) -> Iterator[ClipBatch]:
         for at in range(0, len(members), MOST_CLIPS):
             group = members[at : at + MOST_CLIPS]
             yield ClipBatch(group, len(group), length)
+
+
+def _full(length: int, most: int) -> int:
+    return min(MOST_CLIPS, 1 << max(0, (most // length).bit_length() - 1))
 
 
 def _rounded_up(length: int, unit: int) -> int:

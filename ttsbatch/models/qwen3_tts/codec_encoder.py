@@ -29,7 +29,7 @@ from ttsbatch.models.qwen3_tts.codec_layers import (
 from ttsbatch.models.qwen3_tts.codec_specs import encoder_quantizers, encoder_stages
 
 PAD_SAMPLES = 24_000  # see `clip_batches.padded_batches`
-BATCH_SAMPLES = 96 * 24_000  # padding included: bounds activations, 0.6 GB at 64 channels
+BATCH_SAMPLES = 96 * 24_000  # padding included: 0.6 GB an activation of 64 channels, three at once
 
 
 class CodecEncoder:

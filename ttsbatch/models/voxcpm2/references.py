@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ttsbatch.models.clips import longest_first
 from ttsbatch.models.layers import to_device
 from ttsbatch.models.voxcpm2.config import VoxCPM2Config
 from ttsbatch.models.voxcpm2.network import Network
@@ -71,8 +72,4 @@ class ClipEncoder:
 
 def in_batches(lengths: Sequence[int]) -> Iterator[list[int]]:
     """The places of clips of so many samples, in batches of about one length, longest first."""
-    left = sorted(range(len(lengths)), key=lambda i: lengths[i])
-    while left:
-        batch = left[-max(1, BATCH_SAMPLES // lengths[left[-1]]) :]
-        del left[-len(batch) :]
-        yield batch
+    return longest_first(lengths, lambda longest: max(1, BATCH_SAMPLES // longest))

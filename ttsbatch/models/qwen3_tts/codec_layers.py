@@ -18,7 +18,7 @@ Take = Callable[[str], Tensor]
 """Gives a weight by its name, on the device and in the dtype of the run."""
 
 BACKENDS = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""Of attention. Not cuDNN's: on an H200 it spends 54 ms on a plan for each new shape."""
+"""Of attention. Not cuDNN's, which plans for each new shape: with it 34 took 1.8 s on an H200."""
 _SMALLEST_TABLE = 512  # covers the codec's windows, so that no graph is captured during growth
 
 

@@ -26,7 +26,7 @@ def test_a_rehearsed_loop_runs_each_frame_size_and_prefill_and_then_works_as_eve
 
 @pytest.mark.gpu
 def test_it_waits_for_weights_that_are_still_on_their_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    device = torch.device("cuda")
+    device = torch.device("cuda", 0)
     seen: list[torch.Tensor] = []
     monkeypatch.setattr(rehearsal, "_frames", lambda model, max_positions: None)
     weights = torch.zeros(1000, device=device)

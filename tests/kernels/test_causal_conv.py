@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
@@ -204,6 +205,37 @@ def test_published_codecs_have_a_tile_of_their_own_for_each_shape(shapes):
         tile = tile_for(width, columns, taps)
         assert width % tile.depth == 0
         assert columns % (tile.columns + tile.more_columns) == 0
+
+
+@pytest.mark.parametrize("kib", [227, 163, 99])  # H100 and B200, A100, other GPUs
+def test_every_tile_fits_into_the_shared_memory_that_there_is(kib):
+    for tile in TILES.values():
+        fitted = tile.fitted(2, kib * 1024)
+        assert fitted.shared_bytes(2) <= kib * 1024
+        assert 2 <= fitted.num_stages <= tile.num_stages
+        assert replace(fitted, num_stages=tile.num_stages) == tile
+        more = replace(fitted, num_stages=fitted.num_stages + 1)
+        assert fitted == tile or more.shared_bytes(2) > kib * 1024
+        assert fitted == tile or kib < 227
+
+
+def test_a_launch_takes_the_stages_that_fit(device, error, monkeypatch):
+    launched, finish = [], module._causal_conv_kernel
+    monkeypatch.setattr(module, "shared_bytes", lambda tensor: 2 * stage + 1024)
+    tile = replace(BULK, num_stages=4)
+    stage = (tile.rows + tile.columns + tile.more_columns) * tile.depth * 4
+
+    class Kernel:
+        def __getitem__(self, grid):
+            def launch(*args, num_stages, **options):
+                launched.append(num_stages)
+                return finish[grid](*args, num_stages=num_stages, **options)
+
+            return launch
+
+    monkeypatch.setattr(module, "_causal_conv_kernel", Kernel())
+    check(*case(device, torch.float32, width=32, channels=96, raw=None), error, 1e-4, tile=tile)
+    assert launched == [2]
 
 
 def test_benched_convolutions_are_those_of_the_published_codecs():

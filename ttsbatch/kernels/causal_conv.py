@@ -23,7 +23,7 @@ from ttsbatch.kernels.conv_finish import (
     named_tables,
     square,
 )
-from ttsbatch.kernels.launch import cdiv, jit, runs_kernel, tensor_descriptor, tl
+from ttsbatch.kernels.launch import cdiv, jit, runs_kernel, shared_bytes, tensor_descriptor, tl
 from ttsbatch.kernels.reference import causal_conv as reference
 
 __all__ = ["Pointwise", "Tile", "causal_conv", "pack_conv", "pack_upsampling"]
@@ -225,7 +225,7 @@ def causal_conv(
         residual: [B, N * r, C] float, contiguous, added to v.
         raw: [B, N * r, C] float, contiguous: is filled with v. May be `residual` itself.
         pointwise: comes before the residual; r = 1 and a tile that spans all channels.
-        tile: instead of the one of `tile_for`.
+        tile: instead of the one of `tile_for`; with fewer stages where shared memory is short.
 
     Returns:
         [B, N * r, C] in the dtype of `x`, SnakeBeta of v; None without `snake`.
@@ -256,7 +256,7 @@ def causal_conv(
         activated = torch.empty(shape, dtype=x.dtype, device=x.device)
     if batch * length == 0:
         return activated
-    tile = tile or tile_for(width, columns, taps)
+    tile = (tile or tile_for(width, columns, taps)).fitted(x.element_size(), shared_bytes(x))
     spans = tile.columns + tile.more_columns >= columns
     if pointwise is not None and not (takes_pointwise(tile, columns) if x.is_cuda else spans):
         raise ValueError(f"{tile} can't take a 1x1 convolution of {columns} channels along")

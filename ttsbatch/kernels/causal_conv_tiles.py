@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ttsbatch.kernels.launch import next_power_of_2
 
@@ -21,6 +21,21 @@ class Tile:
     num_stages: int = 3
     row_group: int = 8  # row tiles that go through all columns together, for the L2 cache
     bulk: bool = False  # tiles come by the tensor memory accelerator: whole `depth`s of channels
+
+    def shared_bytes(self, element_size: int) -> int:
+        """Shared memory that a program takes at most: what its stages hold, and their barriers."""
+        stage = (self.rows + self.columns + self.more_columns) * self.depth * element_size
+        return self.num_stages * stage + BARRIER_BYTES
+
+    def fitted(self, element_size: int, shared_bytes: int) -> Tile:
+        """With as many stages as so much shared memory holds, at least one."""
+        tile = self
+        while tile.num_stages > 1 and tile.shared_bytes(element_size) > shared_bytes:
+            tile = replace(tile, num_stages=tile.num_stages - 1)
+        return tile
+
+
+BARRIER_BYTES = 256
 
 
 FEWEST_MORE_COLUMNS = 64

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ttsbatch.kernels.thread_safety import make_safe_for_threads
@@ -21,8 +23,10 @@ __all__ = [
     "jit",
     "next_power_of_2",
     "runs_kernel",
+    "shared_bytes",
     "tensor_descriptor",
     "tl",
+    "unlaunchable",
 ]
 
 try:
@@ -32,7 +36,13 @@ except ImportError:  # pragma: no cover
     triton = None
     tl = None
 
+unlaunchable: tuple[type[Exception], ...] = ()
+"""What Triton raises where a device cannot run a kernel: it asks for too much, or is not known."""
+
 if triton is not None:
+    from triton.runtime.errors import OutOfResources, PTXASError
+
+    unlaunchable = (OutOfResources, PTXASError)
     make_safe_for_threads()
 
 # Tests switch this on to run the kernels themselves on a CPU, which needs Triton's interpreter
@@ -65,6 +75,20 @@ def count_fallback(name: str, tensor: Tensor) -> None:
     """
     if tensor.is_cuda:
         fallbacks[name] += 1
+
+
+HOPPER_SHARED_BYTES = 227 * 1024
+
+
+def shared_bytes(tensor: Tensor) -> int:
+    """Shared memory that one program may take where `tensor` is, in bytes; of Hopper on a CPU."""
+    return _shared_bytes(tensor.get_device()) if tensor.is_cuda else HOPPER_SHARED_BYTES
+
+
+@lru_cache
+def _shared_bytes(device: int) -> int:
+    properties: Any = torch.cuda.get_device_properties(device)
+    return int(getattr(properties, "shared_memory_per_block_optin", HOPPER_SHARED_BYTES))
 
 
 def tensor_descriptor(tensor: Tensor, block: list[int]) -> Any:

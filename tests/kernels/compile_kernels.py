@@ -1,17 +1,18 @@
-"""`python -m tests.kernels.compile_for_hopper MODEL ...`: every kernel of a run, compiled.
+"""`python -m tests.kernels.compile_kernels [--sm 90] MODEL ...`: every kernel of a run, compiled.
 
 No GPU and no weights are needed: the model of official size consists of fake tensors, and what it
-launches is compiled to machine code for an H100 or H200 (sm_90) instead of being run. That finds
-what the interpreter cannot: what the compiler refuses, and tiles that need more shared memory than
-there is. Prints a JSON object per kernel variant, with a few facts about its code.
+launches is compiled to machine code instead of being run, for an H100 or H200 (sm_90) unless told
+otherwise. That finds what the interpreter cannot: what the compiler refuses, and tiles that need
+more shared memory than there is. Prints a JSON object per kernel variant, with a few facts about
+its code.
 Source: `torch._subclasses.FakeTensorMode`; `JITFunction.run(warmup=True)` of Triton 3.6 to 3.9.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -26,14 +27,22 @@ from triton.runtime.jit import JITFunction, MockTensor
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 from ttsbatch.engine.decode import DecodeLoop
-from ttsbatch.kernels import launch
+from ttsbatch.kernels import causal_conv, launch
 from ttsbatch.models import FAMILIES, open_card
 from ttsbatch.models.protocol import CodecLM
 from ttsbatch.models.qwen3_tts import model as qwen3_tts
 from ttsbatch.models.voxcpm2 import model as voxcpm2
 from ttsbatch.types import Demand, EngineStats
 
-HOPPER = GPUTarget("cuda", 90, 32)
+SHARED_BYTES = {
+    80: 163 * 1024,
+    86: 99 * 1024,
+    89: 99 * 1024,
+    90: 227 * 1024,
+    100: 227 * 1024,
+    120: 99 * 1024,
+}
+"""Of a program, by compute capability. Source: CUDA C++ Programming Guide, compute capabilities."""
 MAX_POSITIONS = 4096  # long enough for the split path of attention
 NUM_SLOTS = 64
 
@@ -41,11 +50,14 @@ NUM_SLOTS = 64
 class NoDriver:
     """What Triton asks of a driver while it compiles."""
 
+    def __init__(self, sm: int) -> None:
+        self._target = GPUTarget("cuda", sm, 32)
+
     def get_current_device(self) -> int:
         return 0
 
     def get_current_target(self) -> GPUTarget:
-        return HOPPER
+        return self._target
 
     def get_current_stream(self, _device: int) -> int:
         return 0
@@ -101,9 +113,10 @@ def launch_all(model: CodecLM) -> None:
     loop.rehearse()
 
 
-def main(names: list[str]) -> None:
+def main(names: list[str], sm: int) -> None:
     launch.INTERPRET = True  # kernels, though no tensor is on a GPU
-    triton.runtime.driver.set_active(NoDriver())
+    triton.runtime.driver.set_active(NoDriver(sm))
+    causal_conv.shared_bytes = lambda _tensor: SHARED_BYTES[sm]
     compiled = Compiled()
     JITFunction.run = lambda kernel, *args, **options: compiled.run(kernel, *args, **options)
     qwen3_tts.CodecDecoder = partial(qwen3_tts.CodecDecoder, fused=True)  # as on a GPU
@@ -118,4 +131,8 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sm", type=int, default=90, choices=SHARED_BYTES)
+    parser.add_argument("models", nargs="+")
+    options = parser.parse_args()
+    main(options.models, options.sm)

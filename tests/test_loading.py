@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from triton.runtime.errors import OutOfResources
 
 from ttsbatch.errors import EngineError, ModelError
 from ttsbatch.loading import open_here
@@ -49,6 +50,11 @@ def test_the_device_is_the_threads_current_one_before_anything_is_put_on_it(
         (torch.OutOfMemoryError("CUDA out of memory"), EngineError, "cpu: CUDA out of memory$"),
         (RuntimeError("Triton Error [CUDA]: no image"), EngineError, "cpu: Triton Error"),
         (MemoryError(), EngineError, "cpu: MemoryError$"),
+        (
+            OutOfResources(147_480, 101_376, "shared memory"),
+            EngineError,
+            "cpu: out of resource: sh",
+        ),
         (ModelError("CUDA is a tensor's name"), ModelError, "^CUDA is"),
         (KeyError("weight"), KeyError, "weight"),
     ],

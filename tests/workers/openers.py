@@ -62,6 +62,10 @@ def broken() -> Speaker:
     raise ModelError("models/x: tensor 'a' is missing")
 
 
+def cut_short() -> Speaker:
+    raise EOFError("models/x: no input left")
+
+
 def fake_lm() -> Speaker:
     """The slot engine over the fake model of the engine's tests."""
     from tests.engine.fake import FakeLM

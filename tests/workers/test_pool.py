@@ -162,6 +162,11 @@ def test_a_model_that_cannot_be_loaded_ends_all_workers(pool: Pools) -> None:
         WorkerPool(open_card(None), ["gpu:0", "gpu:1"], [openers.mischief, openers.broken])
 
 
+def test_a_file_that_ends_too_soon_is_no_end_of_the_run(pool: Pools) -> None:
+    with pytest.raises(EOFError, match="no input left"):
+        WorkerPool(open_card(None), ["gpu:0"], [openers.cut_short])
+
+
 def test_counts_and_notes_are_those_of_all_workers(pool: Pools) -> None:
     workers = pool(2)
     spans: list[tuple[str, float, float | None, str | None]] = []

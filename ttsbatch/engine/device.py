@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from ttsbatch.errors import EngineError, PlanError, TTSBatchError
+from ttsbatch.kernels.launch import unlaunchable
 from ttsbatch.plan import EnginePlan, gpu_numbers
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -104,7 +105,7 @@ def as_engine_errors(device: torch.device) -> Iterator[None]:
 
 def is_device_error(error: Exception) -> bool:
     """Whether an error is the device's: lost, busy, out of memory, a kernel that failed there."""
-    if isinstance(error, torch.AcceleratorError) or is_out_of_memory(error):
+    if isinstance(error, (torch.AcceleratorError, *unlaunchable)) or is_out_of_memory(error):
         return True
     return isinstance(error, RuntimeError) and any(w in str(error) for w in _DEVICE_WORDS)
 

@@ -48,10 +48,11 @@ def run_worker(pipe: Connection, control: Connection, find: Find | None = None) 
     watch.start()
     try:
         worker.work(find)
-    except (EOFError, BrokenPipeError, ConnectionResetError):  # the run needs it no more
-        worker.close()
     except BaseException as e:
-        worker.out.send(Broken(_picklable(e), traceback.format_exc()))
+        try:
+            worker.out.send(Broken(_picklable(e), traceback.format_exc()))
+        except OSError:  # the run needs it no more, which was the error too
+            worker.close()
 
 
 def _watch(control: Connection, worker: _Worker) -> None:

@@ -62,6 +62,11 @@ def broken() -> Speaker:
     raise ModelError("models/x: tensor 'a' is missing")
 
 
+def slow() -> Speaker:
+    time.sleep(60)
+    return mischief()
+
+
 def cut_short() -> Speaker:
     raise EOFError("models/x: no input left")
 

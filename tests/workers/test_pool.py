@@ -162,6 +162,13 @@ def test_a_model_that_cannot_be_loaded_ends_all_workers(pool: Pools) -> None:
         WorkerPool(open_card(None), ["gpu:0", "gpu:1"], [openers.mischief, openers.broken])
 
 
+def test_a_model_that_cannot_be_loaded_waits_for_no_other_worker() -> None:
+    started = time.monotonic()
+    with pytest.raises(ModelError, match="tensor 'a' is missing"):
+        WorkerPool(open_card(None), ["gpu:0", "gpu:1"], [openers.slow, openers.broken])
+    assert time.monotonic() - started < 30
+
+
 def test_a_file_that_ends_too_soon_is_no_end_of_the_run(pool: Pools) -> None:
     with pytest.raises(EOFError, match="no input left"):
         WorkerPool(open_card(None), ["gpu:0"], [openers.cut_short])

@@ -70,10 +70,7 @@ class WorkerPool:
                 ready = standby.take(name) if standby is not None else None
                 self._workers.append(ready or start_worker(name))
                 self._workers[-1].send(Load(opener))
-            for worker in self._workers:
-                message = worker.receive()
-                assert isinstance(message, Ready)
-                worker.stats = message.stats
+            self._until_loaded()
         except BaseException:
             self._idle = False
             self.close()
@@ -116,6 +113,16 @@ class WorkerPool:
             worker.pipe.close()
             worker.control.close()
         self._workers = []
+
+    def _until_loaded(self) -> None:
+        """Take in what each tells of its loading, whoever is first."""
+        loading: dict[Any, Worker] = {worker.pipe: worker for worker in self._workers}
+        while loading:
+            for pipe in wait(list(loading)):
+                worker = loading.pop(pipe)
+                message = worker.receive()
+                assert isinstance(message, Ready)
+                worker.stats = message.stats
 
     # ------------------------------------------------------------------ segments, on a thread
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from recipes.bench import audiovae, plot
+from recipes.bench import audiovae, cost_per_row, plot
 
 ROOT = Path(__file__).parent.parent
 BENCH = ROOT / "recipes" / "bench"
@@ -45,6 +45,21 @@ def test_the_audiovae_bench_tells_closeness_on_a_cpu(
     launches = re.findall(r"GB/s  (\w+)", out)
     assert launches[-1] == "last_conv"
     assert launches.count("depthwise_conv") == 3 * (launches.count("causal_conv") - 1)
+
+
+def test_the_cost_of_a_row_to_its_run_is_told(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    corpus = tmp_path / "rows.jsonl"
+    rows = [{"text": f"row {n}", "voice": "ryan", "max_seconds": 0.4} for n in range(5)]
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf8")
+    monkeypatch.setattr(sys, "argv", ["cost_per_row", str(corpus)])
+    cost_per_row.main()
+    out = capsys.readouterr().out
+    assert out.startswith("5 rows in ")
+    costs = re.findall(r"^([\d.]+) ms .*a row in (the run|encode|write)", out, flags=re.M)
+    assert [where for _, where in costs] == ["the run", "encode", "write"]
+    assert all(float(ms) > 0 for ms, _ in costs)
 
 
 def test_every_result_is_a_report_with_what_made_it_and_has_a_bar() -> None:

@@ -220,7 +220,7 @@ def test_every_tile_fits_into_the_shared_memory_that_there_is(kib):
 
 
 def test_a_launch_takes_the_stages_that_fit(device, error, monkeypatch):
-    launched, finish = [], module._causal_conv_kernel
+    launched, kernel = [], module._causal_conv_kernel
     monkeypatch.setattr(module, "shared_bytes", lambda tensor: 2 * stage + 1024)
     tile = replace(BULK, num_stages=4)
     stage = (tile.rows + tile.columns + tile.more_columns) * tile.depth * 4
@@ -229,7 +229,7 @@ def test_a_launch_takes_the_stages_that_fit(device, error, monkeypatch):
         def __getitem__(self, grid):
             def launch(*args, num_stages, **options):
                 launched.append(num_stages)
-                return finish[grid](*args, num_stages=num_stages, **options)
+                return kernel[grid](*args, num_stages=num_stages, **options)
 
             return launch
 

@@ -50,7 +50,7 @@ class Noise:
                 return
             seconds = segment.utterance.max_seconds or segment.expected_s
             samples = self._samples[: int(seconds * rate_hz)]
-            yield Waveform(segment, samples, rate_hz, "length", len(samples) // 1920)
+            yield Waveform(segment, samples, rate_hz, "length", num_frames=0)
 
     def stop(self) -> None:
         self._stopped = True

@@ -42,6 +42,7 @@ from ttsbatch.sinks.verify import OutputCheck
 from ttsbatch.types import Failure, Utterance
 
 NUM_ROWS = 40
+WAIT_S = 60.0  # more than a loaded machine needs
 ROWS = [utterance(f"r{i}") for i in range(7)]
 
 
@@ -374,9 +375,12 @@ def test_run_that_another_took_over_from_ends(s3: S3, monkeypatch: pytest.Monkey
             opened_for_writing(out) as opened,
             ShardSink(opened.folder, plan(), CARD, mirror=opened.mirror) as sink,
         ):
-            for _ in range(3):  # one may come just before a beat that had looked already
+            (beats,) = (t for t in threading.enumerate() if t.name == "ttsbatch-owner")
+            deadline = time.monotonic() + WAIT_S
+            while beats.is_alive():  # one that had looked already puts its own name over ours
+                assert time.monotonic() < deadline, "the run does not see who took over"
                 s3.write(out, "ledger/writer.json", writer)
-                time.sleep(0.15)
+                beats.join(0.15)
             sink.write(record(sink, ROWS[0]))
             sink.flush()
 

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from tests.fake_speaker import FakeSpeaker
 from ttsbatch.errors import EngineError, ModelError
@@ -26,7 +27,8 @@ def said(*texts: str) -> list[Segment]:
 
 @dataclass
 class Mischief(FakeSpeaker):
-    """Texts do it harm: `die`, `boom` (an error that cannot be pickled), `wait N` seconds."""
+    """Texts do it harm: `die`, `boom` (an error that cannot be pickled), `wait N` seconds,
+    `hold FILE` for a minute, once the file is there."""
 
     ctrl_c_after: int = 0  # takes; then the run that it works for gets the signal
 
@@ -40,6 +42,9 @@ class Mischief(FakeSpeaker):
                 raise _UnpicklableError(lambda: None)
             if words[0] == "wait":
                 time.sleep(float(words[1]))
+            if words[0] == "hold":
+                Path(words[1]).touch()
+                time.sleep(60)
             self.stats.add_seconds("decode", 0.5)
             self.stats.num_steps += 1
             yield item

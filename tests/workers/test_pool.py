@@ -262,6 +262,17 @@ def start(
 Start = Callable[..., tuple[subprocess.Popen[str], list[int]]]
 
 
+def stop_while_held(run: subprocess.Popen[str], held: Path, number: signal.Signals) -> None:
+    """Send a signal to the group once a worker is at work, and wait until the run has heard it."""
+    deadline = time.monotonic() + 60
+    while not held.exists():
+        assert time.monotonic() < deadline, "no worker has begun"
+        time.sleep(0.01)
+    os.killpg(run.pid, number)
+    assert run.stderr is not None
+    assert "finishing the rows in flight" in run.stderr.readline()
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_to_the_whole_group_lets_what_was_begun_finish(
     start: Start, number: signal.Signals
@@ -277,12 +288,10 @@ def test_a_signal_to_the_whole_group_lets_what_was_begun_finish(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_second_signal_to_the_whole_group_ends_the_workers_at_once(
-    start: Start, number: signal.Signals
+    start: Start, tmp_path: Path, number: signal.Signals
 ) -> None:
-    run, pids = start("wait 60")
-    time.sleep(0.2)
-    os.killpg(run.pid, number)
-    time.sleep(0.2)
+    run, pids = start(f"hold {tmp_path}/held")
+    stop_while_held(run, tmp_path / "held", number)
     assert all(map(_runs, pids))
     os.killpg(run.pid, number)
     _, err = run.communicate(timeout=30)
@@ -290,11 +299,9 @@ def test_a_second_signal_to_the_whole_group_ends_the_workers_at_once(
     assert not any(map(_runs, pids))
 
 
-def test_workers_go_when_the_run_is_killed(start: Start) -> None:
-    run, pids = start("wait 60")
-    time.sleep(0.2)
-    os.killpg(run.pid, signal.SIGTERM)
-    time.sleep(0.2)
+def test_workers_go_when_the_run_is_killed(start: Start, tmp_path: Path) -> None:
+    run, pids = start(f"hold {tmp_path}/held")
+    stop_while_held(run, tmp_path / "held", signal.SIGTERM)
     assert all(map(_runs, pids))
     run.kill()
 

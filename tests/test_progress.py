@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,9 +25,11 @@ def half_done() -> Tally:
     return tally
 
 
-def test_a_line_says_rows_speed_eta_and_trouble() -> None:
-    stream = io.StringIO()
-    Lines(stream, every_s=0.0).update(half_done())
+def test_a_line_says_rows_speed_eta_and_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
+    stream, tally = io.StringIO(), half_done()
+    still = SimpleNamespace(monotonic=lambda: tally.started_s + 5.0)
+    monkeypatch.setattr("ttsbatch.progress.time", still)
+    Lines(stream, every_s=0.0).update(tally)
     line = stream.getvalue()
     assert "6/10 rows" in line
     assert "4.0 audio-s/s" in line

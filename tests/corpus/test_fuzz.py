@@ -20,7 +20,7 @@ from . import hostile
 from .conftest import ALL_CARDS
 from .fuzzing import num_rows_of, scan_all
 
-MOST_S = 3.0  # for one row of at most 50,000 characters, on a busy machine
+MOST_S = 3.0  # for one row of at most 50,000 characters, of processor time
 
 
 class ShortSpeaker(FakeSpeaker):

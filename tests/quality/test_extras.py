@@ -287,8 +287,8 @@ def test_the_caller_waits_while_too_many_are_in_work() -> None:
     with Measuring([Slow(lambda one: gate.wait(5) and None)], 1, max_pending=2) as measuring:
         for _ in range(3):
             measuring.submit(take())
-        threading.Timer(0.1, gate.set).start()
         started = time.perf_counter()
+        threading.Timer(0.1, gate.set).start()
         assert len(measuring.done()) >= 1
         assert time.perf_counter() - started > 0.05
         measuring.done(wait=True)

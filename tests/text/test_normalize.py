@@ -91,6 +91,6 @@ def test_a_language_without_number_words_keeps_its_digits() -> None:
     ids=lambda text: ascii(text[:3]),
 )
 def test_a_long_hostile_text_takes_no_longer_than_its_length(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     normalized("word " + text, "en")
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

@@ -161,9 +161,9 @@ def test_sentence_ends_of_a_very_long_text_are_those_of_its_parts(sentence: str)
 
 def test_a_text_of_many_sentences_takes_time_by_its_length() -> None:
     text = "你好，世界。" * 16_000
-    started = time.perf_counter()
+    started = time.process_time()
     pieces = split_text(text, "zh")
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5
     assert "".join(pieces) == text
 
 

@@ -15,7 +15,7 @@ import argparse
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import FrameType
@@ -44,7 +44,7 @@ def main() -> None:
     p.add_argument("--slots", type=numbers, default=[64, 256])
     p.add_argument("--context", type=int, default=150, help="mean positions of the step")
     p.add_argument("--frames", type=int, default=16, help="timed ones")
-    p.add_argument("--limit", type=float, default=240, help="seconds for each compiled way")
+    p.add_argument("--limit", type=float, default=240, help="seconds for a compiled line")
     p.add_argument("--compiled", nargs="*", choices=COMPILED, default=list(COMPILED))
     p.add_argument("--backend", default="inductor", help="of torch.compile")
     args = p.parse_args()
@@ -85,8 +85,10 @@ def locdit_alone(model: VoxCPM2, slots: int, args: argparse.Namespace, results: 
     inputs = solver_inputs(model, slots, args.steps)
     ours = dit.solve(*inputs)
 
-    def line_of(name: str, call: Callable[..., Tensor], inputs: tuple[Any, ...]) -> None:
-        with noted(f"LocDiT: {name}", results, slots) as line:
+    def line_of(
+        name: str, call: Callable[..., Tensor], inputs: tuple[Any, ...], limit_s: float = 0.0
+    ) -> None:
+        with noted(f"LocDiT: {name}", results, slots) as line, limited(limit_s):
             line["ms"] = milliseconds(call, inputs, model.device)
             line["off"] = off(call(*inputs), ours)
 
@@ -99,14 +101,12 @@ def locdit_alone(model: VoxCPM2, slots: int, args: argparse.Namespace, results: 
             one = solver_inputs(model, 1, args.steps)
             line["ms"] = slots * replay_us(dit.solve, [one], 8)[0] / 1e3
     for compiled in args.compiled:
-        with (
-            suppress(TimeoutError),  # of the moments between lines, which note it themselves
-            limited(args.limit),
-            in_plain_torch(model, compiled, args.backend) as plain,
-        ):
-            line_of(COMPILED[compiled], plain.dit.solve, inputs)
+        with in_plain_torch(model, compiled, args.backend) as plain:
+            name = COMPILED[compiled]
+            line_of(name, plain.dit.solve, inputs, args.limit)
             if cuda and compiled == "solve":
-                with noted(f"LocDiT: {COMPILED[compiled]}, one CUDA graph", results, slots) as line:
+                graph = noted(f"LocDiT: {name}, one CUDA graph", results, slots)
+                with graph as line, limited(args.limit):
                     line["ms"] = replay_us(plain.dit.solve, [inputs], 1)[0] / 1e3
 
 
@@ -169,15 +169,25 @@ def noted(name: str, results: Results, slots: int) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """TimeoutError where it takes longer."""
+    """TimeoutError where it takes longer, whatever a compiler makes of it; 0: no limit.
+
+    Again after as long, since Python ignores one that is raised in a finalizer.
+    """
+    error: TimeoutError | None = None
 
     def over(_signal: int, _frame: FrameType | None) -> None:
-        raise TimeoutError(f"took more than {seconds:g} s")
+        nonlocal error
+        error = TimeoutError(f"took more than {seconds:g} s")
+        raise error
 
     before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
     try:
         yield
+    except Exception:
+        if error is not None:
+            raise error from None
+        raise
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import pytest
 
 from tests.engine.fake import CARD
 from tests.fake_speaker import FakeSpeaker
+from tests.waiting import until
 from ttsbatch.judging import Judges, Take, judge, num_judges
 from ttsbatch.production import cut
 from ttsbatch.types import ShardRecord, Utterance, Waveform
@@ -152,10 +152,8 @@ def test_processes_go_when_the_run_is_killed(tmp_path: Path, number: signal.Sign
 
 
 def wait_until_gone(pids: list[int]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while any(is_running(pid) for pid in pids):
-        assert time.monotonic() < deadline, "a process outlived what it was for"
-        time.sleep(0.05)
+    failure = "a process outlived what it was for"
+    until(lambda: not any(is_running(pid) for pid in pids), WAIT_S, failure)
 
 
 def is_running(pid: int) -> bool:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import until
 from ttsbatch.processes import STOPS, RunContext
 
 WAIT_S = 30.0
@@ -42,9 +43,7 @@ def test_a_signal_that_comes_before_the_work_begins_is_not_for_it(
 ) -> None:
     process = RunContext().Process(target=end_with, args=(SlowToArrive(tmp_path / "here"), 7))
     process.start()
-    deadline = time.monotonic() + WAIT_S
-    while not (tmp_path / "here").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until((tmp_path / "here").exists, WAIT_S)
     assert process.pid is not None
     os.kill(process.pid, number)
     process.join(WAIT_S)

@@ -20,7 +20,7 @@ def test_a_span_ends_when_it_is_added_on_the_thread_that_adds_it() -> None:
     timeline = Timeline()
     time.sleep(0.02)
     timeline.add("decode", 0.01)
-    thread = threading.Thread(target=timeline.add, args=("write", 0.02), name="writer")
+    thread = threading.Thread(target=timeline.add, args=("write", 60.0), name="writer")
     thread.start()
     thread.join()
     names = {e["tid"]: e["args"]["name"] for e in timeline.events() if e["ph"] == "M"}
@@ -29,6 +29,7 @@ def test_a_span_ends_when_it_is_added_on_the_thread_that_adds_it() -> None:
     assert names[spans["decode"]["tid"]] == threading.current_thread().name
     assert spans["decode"]["dur"] == pytest.approx(10_000)
     assert spans["decode"]["ts"] >= 10_000
+    assert spans["write"]["ts"] < spans["decode"]["ts"] + spans["decode"]["dur"]
     ends = {stage: span["ts"] + span["dur"] for stage, span in spans.items()}
     assert 20_000 <= ends["decode"] <= ends["write"]
 

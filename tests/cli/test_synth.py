@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +19,7 @@ import ttsbatch.pipeline
 import ttsbatch.progress
 from tests.fake_speaker import FakeSpeaker
 from tests.test_pipeline import Watcher
+from tests.waiting import until
 from ttsbatch.cli.app import app
 from ttsbatch.types import Demand
 
@@ -265,9 +265,7 @@ def test_ctrl_c_finishes_what_is_in_flight_exits_130_and_the_next_run_makes_the_
     write_rows(*({"id": f"r{i}", "text": text} for i in range(60)))
     command = [sys.executable, "-m", "ttsbatch", "synth", "rows.jsonl", "-o", "out"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while not list(Path("out").glob("audio/*/*.wav")) and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until(lambda: list(Path("out").glob("audio/*/*.wav")), 60)
     os.kill(process.pid, signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130, stderr

@@ -9,20 +9,13 @@ from collections.abc import Iterator
 import pytest
 
 from tests.engine.fake import FakeLM, job, queue_of, segment
+from tests.waiting import until
 from ttsbatch.engine.queue import JobQueue, Prefetch, prepared
 from ttsbatch.engine.slots import Job, SlotTable
 from ttsbatch.models.protocol import PAGE_SIZE
 from ttsbatch.types import Failure
 
 WAIT_S = 10.0  # for a thread: never reached on a machine that works
-
-
-def until(condition: object) -> None:
-    assert callable(condition)
-    end = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 def ids(jobs: list[Job]) -> list[str]:
@@ -55,11 +48,11 @@ def test_no_more_than_depth_is_prepared_ahead() -> None:
             yield i
 
     with Prefetch(items(), 4, "test") as p:
-        until(lambda: len(pulled) == 5)  # four wait, one is in hand
+        until(lambda: len(pulled) == 5, WAIT_S)  # four wait, one is in hand
         time.sleep(0.05)
         assert len(pulled) == 5
         p.take()
-        until(lambda: len(pulled) == 6)
+        until(lambda: len(pulled) == 6, WAIT_S)
 
 
 def test_items_run_on_another_thread_that_ends_with_the_block() -> None:

@@ -17,6 +17,7 @@ import pytest
 
 from tests.engine.fake import segment
 from tests.fake_speaker import FakeSpeaker
+from tests.waiting import until
 from tests.workers import openers
 from tests.workers.openers import said
 from ttsbatch.errors import EngineError, ModelError
@@ -253,24 +254,24 @@ def start(
     for run, pids in runs:
         run.kill()
         run.communicate()
-        deadline = time.monotonic() + 30
-        while any(map(_runs, pids)) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not any(map(_runs, pids))
+        until(lambda pids=pids: not any(map(_runs, pids)), 30)
 
 
 Start = Callable[..., tuple[subprocess.Popen[str], list[int]]]
 
 
-def stop_while_held(run: subprocess.Popen[str], held: Path, number: signal.Signals) -> None:
-    """Send a signal to the group once a worker is at work, and wait until the run has heard it."""
-    deadline = time.monotonic() + 60
-    while not held.exists():
-        assert time.monotonic() < deadline, "no worker has begun"
-        time.sleep(0.01)
+def stopped_at_work(
+    start: Start, tmp_path: Path, number: signal.Signals
+) -> tuple[subprocess.Popen[str], list[int]]:
+    """A run that has heard a signal to its group while a worker was at work."""
+    held = tmp_path / "held"
+    run, pids = start(f"hold {held}")
+    until(held.exists, 60, "no worker has begun")
     os.killpg(run.pid, number)
     assert run.stderr is not None
     assert "finishing the rows in flight" in run.stderr.readline()
+    assert all(map(_runs, pids))
+    return run, pids
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -290,9 +291,7 @@ def test_a_signal_to_the_whole_group_lets_what_was_begun_finish(
 def test_a_second_signal_to_the_whole_group_ends_the_workers_at_once(
     start: Start, tmp_path: Path, number: signal.Signals
 ) -> None:
-    run, pids = start(f"hold {tmp_path}/held")
-    stop_while_held(run, tmp_path / "held", number)
-    assert all(map(_runs, pids))
+    run, pids = stopped_at_work(start, tmp_path, number)
     os.killpg(run.pid, number)
     _, err = run.communicate(timeout=30)
     assert "KeyboardInterrupt" in err
@@ -300,10 +299,8 @@ def test_a_second_signal_to_the_whole_group_ends_the_workers_at_once(
 
 
 def test_workers_go_when_the_run_is_killed(start: Start, tmp_path: Path) -> None:
-    run, pids = start(f"hold {tmp_path}/held")
-    stop_while_held(run, tmp_path / "held", signal.SIGTERM)
-    assert all(map(_runs, pids))
-    run.kill()
+    run, _ = stopped_at_work(start, tmp_path, signal.SIGTERM)
+    run.kill()  # the fixture sees its workers go
 
 
 def test_a_run_that_leaves_its_workers_open_ends_with_them(start: Start) -> None:
